@@ -93,31 +93,62 @@ def test_counting_is_named_beside_drawing_where_it_takes_longer() -> None:
     assert "counting" not in str(nz.plan(few, budget=nz.zCDP(1)))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-def test_bars_on_a_terminal() -> None:
-    """Work of unknown length shows itself after a second; a bar that knows more takes its place."""
+def on_a_terminal(code: str, go_on_at: bytes) -> str:
+    """What a program shows on a terminal; it may read a line once it has shown `go_on_at`."""
     import pty  # not on every system
 
-    code = (
-        "from noiseplan import progress\nimport time\nprogress.PATIENCE = 0.1\n"
-        "with progress.waiting('planning'):\n    time.sleep(0.8)\n"
-        "    with progress.progress('counting', 2) as advance:\n"
-        "        for _ in range(2):\n            time.sleep(0.4)\n            advance(1)\n"
-        "print('done')\n"
-    )
     terminal, screen = pty.openpty()
     environment = os.environ | {"TERM": "xterm"}
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=screen, stderr=screen, env=environment
-    ) as child:
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE, stdout=screen, stderr=screen, env=environment,
+    ) as child:  # fmt: skip
         os.close(screen)
-        shown = b""
+        shown, told = b"", False
         with contextlib.suppress(OSError):  # the other end is closed
             while part := os.read(terminal, 4096):
                 shown += part
+                if go_on_at in shown and not told and child.stdin is not None:
+                    child.stdin.close()
+                    told = True
         assert child.wait() == 0
     os.close(terminal)
-    text = shown.decode()
-    assert "planning" in text
+    return shown.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_bars_on_a_terminal() -> None:
+    """Work of unknown length shows itself after a second; a bar that knows more takes its place."""
+    code = (
+        "from noiseplan import progress\nimport sys, time\nprogress.PATIENCE = 0.1\n"
+        "with progress.waiting('planning'):\n    sys.stdin.read()\n"
+        "    with progress.progress('counting', 2) as advance:\n"
+        "        for _ in range(2):\n            time.sleep(0.2)\n            advance(1)\n"
+        "print('done')\n"
+    )
+    text = on_a_terminal(code, b"planning")
     assert text.index("planning") < text.index("counting") < text.rindex("done")
     assert "planning" not in text[text.index("counting") :]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_a_bar_whose_clock_strikes_too_late_is_not_shown() -> None:
+    """Between the end of its work, or another bar's start, and the cancelling of its clock."""
+    code = (
+        "from noiseplan import progress\nimport threading, time\n"
+        "progress.PATIENCE, clocks = 0.1, []\n"
+        "class Late(threading.Timer):\n"
+        "    def start(self):\n        clocks.append(self)\n"
+        "    def strike(self):\n        self.function(*self.args)\n"
+        "progress.Timer = Late\n"
+        "with progress.waiting('planning'):\n"
+        "    with progress.progress('counting', 2) as advance:\n"
+        "        time.sleep(0.2)\n        advance(1)\n"
+        "        clocks[0].strike()\n        advance(1)\n"
+        "clocks[0].strike()\n"
+        "with progress.waiting('drawing'):\n    clocks[1].strike()\n"
+        "print('done')\n"
+    )
+    text = on_a_terminal(code, b"counting")
+    assert "planning" not in text
+    assert text.index("counting") < text.index("drawing") < text.rindex("done")

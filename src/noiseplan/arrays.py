@@ -25,9 +25,19 @@ def widened(rows: IntArray, width: int, filler: int = -1) -> IntArray:
 
 
 def plain_columns(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Columns as lists of Python's own values, whatever arrays or sequences they come in."""
+    """Columns as lists of Python's own values, whatever arrays or sequences they come in.
+
+    Zeros are plain: what is written for people and programs has no zero below zero.
+
+    Examples
+    --------
+    >>> plain_columns({"age": ("0", "1"), "estimate": np.array([-0.0, -1.5])})
+    {'age': ['0', '1'], 'estimate': [0.0, -1.5]}
+    """
     return {
-        name: values.tolist() if isinstance(values, np.ndarray) else list(values)
+        name: (values + 0.0 if values.dtype.kind == "f" else values).tolist()
+        if isinstance(values, np.ndarray)
+        else list(values)
         for name, values in columns.items()
     }
 

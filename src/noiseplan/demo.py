@@ -137,7 +137,7 @@ def earnings_table(answer: Answer) -> str:
     lines = [f"  {'earnings':<10}" + "".join(f"{gender:>10}{'':7}" for gender in genders)]
     for label, values, reaches in zip(bins, estimates.T, halves.T, strict=True):
         cells = zip(values, reaches, strict=True)
-        text = "".join(f"{value:>10,.0f} ± {reach:<4.0f}" for value, reach in cells)
+        text = "".join(f"{value:>z10,.0f} ± {reach:<4.0f}" for value, reach in cells)
         lines.append(f"  {label:<10}{text}")
     lines.append("  Answers are unbiased, so the noise may take a small count below zero.")
     return "\n".join(line.rstrip() for line in lines)

@@ -116,9 +116,11 @@ def private_folder() -> Iterator[Path]:
         (folder / _FILES).mkdir(mode=0o700)
         yield folder / _FILES
     finally:
-        os.close(lock)
         with suppress(OSError):
-            _remove(folder)
+            rmtree(folder / _FILES)  # under the lock: what a kill leaves then still has its mark
+        os.close(lock)
+        if not (folder / _FILES).exists():
+            rmtree(folder, ignore_errors=True)
 
 
 def _locked_folder(place: Path) -> tuple[Path, int]:
@@ -158,36 +160,34 @@ def _remove_left_behind(place: Path) -> None:
 def _remove_if_dead(folder: Path) -> None:
     """Remove a folder that is ours and held by nobody; leave anything else alone.
 
-    Its process may have been killed at any point: a folder without a locked mark holds no records
-    (:func:`_remove` takes the mark after them), and goes where it holds nothing else either.
+    Its process may have been killed at any point: a folder without a mark holds no records,
+    which are removed before it, and goes where it holds nothing else either.
     """
     if not _may_be_removed(folder.lstat()):
         return
     with suppress(FileNotFoundError):
-        if _is_mark_of_the_dead(folder / _MARK):
-            _remove(folder)
+        with _held(folder / _MARK) as written:
+            if written != _MARKED:
+                return
+            with suppress(FileNotFoundError):
+                rmtree(folder / _FILES)
+        rmtree(folder)
         return
     with suppress(FileNotFoundError):
-        if not _is_mark_of_the_dead(folder / _UNLOCKED_MARK, whole=False):
-            return
+        with _held(folder / _UNLOCKED_MARK) as written:
+            if not _MARKED.startswith(written):
+                return
         (folder / _UNLOCKED_MARK).unlink()
     folder.rmdir()  # fails where something is in it
 
 
-def _is_mark_of_the_dead(mark: Path, whole: bool = True) -> bool:
-    """Whether it is a mark of this package; an error of the system where a process holds it."""
+@contextmanager
+def _held(mark: Path) -> Iterator[bytes]:
+    """What a mark says, under its lock; an error of the system where another process holds it."""
     descriptor = os.open(mark, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     try:
         written = os.read(descriptor, len(_MARKED) + 1)
         _take(descriptor)
+        yield written
     finally:
         os.close(descriptor)
-    return written == _MARKED or (not whole and _MARKED.startswith(written))
-
-
-def _remove(folder: Path) -> None:
-    """Records first and the mark last: what is killed in between is still known as left behind."""
-    with suppress(FileNotFoundError):
-        rmtree(folder / _FILES)
-    (folder / _MARK).unlink()
-    folder.rmdir()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import log
-from threading import Timer
+from threading import Lock, Timer
 from typing import Any
 
 PATIENCE = 1.0
@@ -44,8 +44,23 @@ def _tell(title: str, share: float | None) -> None:
         listener(title, share)
 
 
-# Bars that stand for work of unknown length, while no other has something to show.
+# Bars that stand for work of unknown length, while no other has something to show. One that has
+# left the list is never started: its clock may strike in the moment in which another takes over.
 _WAITING: list[Any] = []
+_TURN = Lock()
+
+
+def _start_waiting(bar: Any) -> None:
+    with _TURN:
+        if bar in _WAITING:
+            bar.start()
+
+
+def _stop_waiting(bars: list[Any]) -> None:
+    with _TURN:
+        for bar in bars:
+            bar.stop()
+        _WAITING[:] = [bar for bar in _WAITING if bar not in bars]
 
 
 @contextmanager
@@ -60,7 +75,7 @@ def waiting(title: str) -> Iterator[None]:
 
     bar = Progress(console=Console(stderr=True), transient=True)
     bar.add_task(title, total=None)
-    timer = Timer(PATIENCE, bar.start)
+    timer = Timer(PATIENCE, _start_waiting, [bar])
     timer.daemon = True
     _WAITING.append(bar)
     timer.start()
@@ -68,8 +83,7 @@ def waiting(title: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        _WAITING.remove(bar)
-        bar.stop()
+        _stop_waiting([bar])
 
 
 @contextmanager
@@ -95,8 +109,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
         nonlocal shown
         bar.advance(task, steps)
         if not shown and time.monotonic() - started > PATIENCE:
-            for other in _WAITING:
-                other.stop()
+            _stop_waiting(list(_WAITING))
             bar.start()
             shown = True
 

@@ -13,8 +13,8 @@ MOST_COMPARED: Final = 5000
 # Signs that print nothing, beside those of Unicode's categories Cc, Cf and Z, as a class of a
 # regular expression has them: fillers, marks that choose a variant or join, Braille's empty one.
 UNSEEN: Final = (
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159"
-    "\U000e0000-\U000e0fff"
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U00016fe4\U0001d159\U000e0000-\U000e0fff"
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from fractions import Fraction
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def random_plan(rng: np.random.Generator, schema: nz.Schema, neighbours: str) ->
     return plan_of(nz.Workload(queries), float(rng.choice([0.2, 0.9, 2.0])), neighbours)
 
 
+@cache  # plans do not change, and several tests ask for the same
 def random_pair(seed: int, neighbours: str) -> tuple[Plan, Plan]:
     rng = np.random.default_rng(seed)
     many, size = int(rng.integers(2, 5)), int(rng.integers(2, 4))

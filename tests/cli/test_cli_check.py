@@ -62,7 +62,12 @@ def test_what_is_left_after_an_earlier_release_is_checked(folder: Path) -> None:
     text = checked("people.csv", "--given", "one", "-o", "two")
     assert "A release would go through" in text and "before" not in text
     cost = text.partition("cost ")[2].split()[2].rstrip(",")
-    run("release", "study.toml", "people.csv", "--given", "one", "-o", "two")
+    released = run("release", "study.toml", "people.csv", "--given", "one", "-o", "two").stdout
+    both = float(released.partition("privacy  zCDP: ρ = ")[2].split(",")[0])
+    assert f"new      zCDP: ρ = {cost} of it; the rest was spent by the release in 'one'" in (
+        released
+    )
+    assert both == pytest.approx(0.3 + float(cost), rel=1e-5)
     charged = run("ledger", "show", "a.ledger").stdout.splitlines()[-1]
     assert 0 < float(cost) < 0.4 and f"ρ = {cost}" in charged
     assert "'sex' holds values" in checked("wrong.csv", "--given", "one", code=1)
@@ -70,6 +75,10 @@ def test_what_is_left_after_an_earlier_release_is_checked(folder: Path) -> None:
     assert "does not fit" in checked("people.csv", "--given", "one", code=3)
     again = run("check", "one.toml", "people.csv", "--given", "one", "-o", "three").stdout
     assert "nothing: the earlier release tells all of it" in again
+    told = run("release", "one.toml", "people.csv", "--given", "one", "-o", "three").stdout
+    assert "new      nothing: all of it was spent by the release in 'one'" in told
+    words = ("release", "one.toml", "people.csv", "--given", "one", "-o", "four", "--json")
+    assert json.loads(run(*words).stdout)["new_rho"] == 0
     beside = STUDY.replace('dataset = "people"', 'dataset = "others"')
     (folder / "study.toml").write_text(beside, encoding="utf-8")
     nz.Ledger(folder / "a.ledger").open_dataset("others", nz.zCDP(9))

@@ -64,6 +64,22 @@ def test_from_a_study_to_answers(folder: Path) -> None:
     assert abs(float(mac[1]) - 2400) < error < 1500
     shown = run("answer", kept, "system", "--simultaneous", "--level", 0.9)
     assert "90% simultaneous intervals" in shown.output
+    check_conditions(kept)
+
+
+def check_conditions(kept: Path) -> None:
+    """The same rows as a question that asks for the same, and the errors of `noiseplan answer`."""
+    for where, question in (
+        ("system = 'mac'", "system=mac"),
+        ("seconds < 2 and system = 'linux'", "seconds=..2, system=linux"),
+    ):
+        (row,) = json.loads(run("answer", kept, "--where", where, "--json").output)["rows"]
+        (same,) = json.loads(run("answer", kept, question, "--json").output)["rows"]
+        for number in ("estimate", "std_error", "lower", "upper"):
+            assert row[number] == pytest.approx(same[number], rel=1e-9)
+    assert "no attribute 'systen'" in run("answer", kept, "--where", "systen = 'mac'").output
+    assert "not both" in run("answer", kept, "system", "--where", "system = 'mac'").output
+    assert "ask a QUESTION, or give a condition" in run("answer", kept).output
 
 
 def test_one_report(folder: Path) -> None:
@@ -87,6 +103,12 @@ def test_what_is_missing_or_wrong_is_said(folder: Path, tmp_path: Path) -> None:
     assert run("randomize", device).exit_code == 2
     assert run("randomize", device, "--data", "users.csv").exit_code == 2
     assert "no values of ['system']" in run("randomize", device, "seconds=1").output
+    near = run("randomize", device, "secs=1", "system=mac")
+    assert near.exit_code == 1 and "'secs' is no attribute. Did you mean 'seconds'?" in near.output
+    (tmp_path / "near.csv").write_text("id,seconds,System\n3,1,mac\n")
+    near = run("randomize", device, "--data", tmp_path / "near.csv", "-o", tmp_path / "reports")
+    assert "'System' is no attribute. Did you mean 'system'?" in near.output
+    assert "Did you mean" not in run("randomize", device, "seconds=1", "colour=red").output
     wrong = run("randomize", device, "seconds=1", "system=windows")
     assert wrong.exit_code == 1
     assert "nothing was reported" in wrong.output

@@ -135,3 +135,52 @@ def test_refusals_name_commands(folder: Path, question: str, message: str) -> No
     result = CliRunner().invoke(main, ["answer", str(folder), question])
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+def test_values_without_a_number_of_their_own_are_given_one(folder: Path, tmp_path: Path) -> None:
+    """As in Python: the last of clipped numbers, an open bin, labels."""
+    schema = nz.Schema({"age": nz.Ordinal(range(4), clip=True), "sex": nz.Categorical(["F", "M"])})
+    plan = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(1000.0))
+    people = {"age": [0, 1, 3, 8, 9, 2], "sex": [*"FFFMMM"]}
+    plan.release(people, seed=3).save(tmp_path / "out")
+    release = nz.load(tmp_path / "out")
+    for question, values in (
+        ("mean(age), sex", {"3+": 7.5}),
+        ("mean(age)", {"3": 7.5, "0": 0.25}),
+        ("mean(sex)", {"F": 1.0, "M": 0.0}),
+    ):
+        given = [text for pair in values.items() for text in ("--value", "{}={}".format(*pair))]
+        rows = json.loads(said(tmp_path / "out", question, *given, "--json"))["rows"]
+        expected = release.ask(question, values=values).estimate
+        assert [row["estimate"] for row in rows] == list(expected)
+    truth = (0.25 + 1 + 7.5 * 3 + 2) / 6
+    assert release.ask("mean(age)", values={"3": 7.5, "0": 0.25}).estimate == pytest.approx(
+        [truth], abs=0.3
+    )
+    last = "[20, inf]=35"
+    (row,) = json.loads(said(folder, "mean(income)", "--value", last, "--json"))["rows"]
+    (middle,) = nz.load(folder).mean("income", values=[5, 15, 35]).estimate
+    assert row["estimate"] == pytest.approx(middle, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mean(income)"], 'give it one: --value "[20, inf]=NUMBER"'),
+        (["mean(sex)"], '--value "F=NUMBER"'),
+        (["mean(income)", "--value", "20=35"], "has no number for '[20, inf]'"),
+        (["mean(age)", "--value", "40=35"], "names '40', no value of 'age'"),
+        (["mean(age)", "--value", "20"], "--value is LABEL=NUMBER, as in 99+=104; found '20'"),
+        (["mean(age)", "--value", "20=old"], "found '20=old'"),
+        (["mean(age)", "--value", "20=nan"], "finite numbers"),
+        (["median(age)", "--value", "20=3"], "these are of means"),
+        (["age", "--value", "20=3"], "these are of means"),
+        (["--where", "age < 22", "--value", "20=3"], "and not for a condition"),
+    ],
+)
+def test_numbers_for_values_that_do_not_fit(
+    folder: Path, arguments: list[str], message: str
+) -> None:
+    result = CliRunner().invoke(main, ["answer", str(folder), *arguments])
+    assert result.exit_code in (1, 2)
+    assert message in " ".join(result.stderr.split())

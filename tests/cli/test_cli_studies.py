@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import chdir
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from noiseplan.cli import COMMANDS, main
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
 from noiseplan.draw.terminal import bar
 from noiseplan.study import read_study
+from slowness import slowness
 
 STUDY = """\
 title = "A small study"
@@ -323,12 +323,10 @@ def test_an_interruption_leaves_nothing_half_written(
         f"main(['release', 'recorded.toml', 'people.csv', '-o', 'out'])\n"
     )
     before = set(folder.iterdir())
-    started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 130, done.stderr
-    assert time.monotonic() - started < 30
+    assert done.returncode == 130, done.stderr  # 0, had it gone on after its five seconds
     assert "Traceback" not in done.stderr
     assert "'out' was not written" in done.stderr
     left = list(set(folder.iterdir()) - before)
@@ -525,12 +523,12 @@ def test_init_reads_no_line_of_data(tmp_path: Path) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c",
          f"import time; f = open({str(pipe)!r}, 'wb', buffering=0); f.write(b'age,sex\\n'); "
-         f"time.sleep(60)"]
+         f"time.sleep(600)"]
     )  # fmt: skip
     try:
         done = subprocess.run(
             [sys.executable, "-m", "noiseplan", "init", "s.toml", "--header", str(pipe)],
-            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30,
+            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240,
         )  # fmt: skip
     finally:
         writer.kill()
@@ -595,9 +593,10 @@ def seconds(*arguments: str, cwd: Path, runs: int = 3) -> float:
 def test_cold_starts(tmp_path: Path) -> None:
     """1.5 s to start, 2 s to plan this study near the optimum, and 10 s are promised on an idle
     machine; the tests ask for processor time."""
-    assert seconds("plan", "--help", cwd=tmp_path) < 1.5
-    assert seconds("plan", str(example_study("wages")), cwd=tmp_path) < 1.5 + 2.0
-    assert seconds("demo", "--out", "pictures", cwd=tmp_path, runs=1) < 10
+    slower = slowness()
+    assert seconds("plan", "--help", cwd=tmp_path) < 1.5 * slower
+    assert seconds("plan", str(example_study("wages")), cwd=tmp_path) < (1.5 + 2.0) * slower
+    assert seconds("demo", "--out", "pictures", cwd=tmp_path, runs=1) < 10 * slower
 
 
 def test_planning_loads_nothing_that_reads_data(tmp_path: Path) -> None:

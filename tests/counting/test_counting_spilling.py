@@ -124,7 +124,7 @@ while ended == 9:
 
 def test_a_kill_at_any_call_of_the_system_leaves_nothing(place: Path, tmp_path: Path) -> None:
     process = start(KILLING, tmp_path, stdout=subprocess.PIPE)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate()
     assert process.returncode == 0
     left = [[name for name in line.split()[1:] if not name.startswith(engine.PREFIX)]
             for line in said.decode().splitlines()]  # fmt: skip
@@ -154,6 +154,32 @@ def test_a_folder_that_another_process_takes_for_a_dead_one_is_made_again(
         assert [path.name for path in place.iterdir()] == [folder.parent.name]
     assert list(place.iterdir()) == []
     assert next(meanwhile, None) is None
+    engine._remove_left_behind.cache_clear()
+
+
+def test_no_other_process_takes_the_mark_while_records_are_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, states = engine.rmtree, []
+
+    def looked_at(folder: Path, **how: Any) -> None:
+        """Another process starts just before anything is removed."""
+        records = (folder.parent if folder.name == "files" else folder) / "files" / "records"
+        held = records.exists()
+        monkeypatch.setattr(engine, "rmtree", removed)
+        engine._remove_left_behind.cache_clear()
+        engine._remove_left_behind(place)
+        monkeypatch.setattr(engine, "rmtree", looked_at)
+        states.append((held, records.exists()))
+        removed(folder, **how)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    engine._remove_left_behind.cache_clear()
+    with engine.private_folder() as folder:
+        (folder / "records").write_bytes(b"1")
+        monkeypatch.setattr(engine, "rmtree", looked_at)
+    assert (True, True) in states and (True, False) not in states
+    assert list(place.iterdir()) == []
     engine._remove_left_behind.cache_clear()
 
 

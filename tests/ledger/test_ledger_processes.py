@@ -83,7 +83,7 @@ def test_a_fork_amid_a_transaction_of_another_thread(ledger: Ledger) -> None:
             inside.set()
             leave.wait(0.3)
 
-    impatient = Ledger(ledger.path, timeout=10.0)  # a child that waits for ever fails then
+    impatient = Ledger(ledger.path, timeout=60.0)  # a child that waits for ever fails then
     thread = threading.Thread(target=linger)
     thread.start()
     inside.wait()

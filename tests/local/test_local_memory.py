@@ -132,7 +132,7 @@ def test_a_forked_process_draws_no_report_of_its_own(
 ) -> None:
     plan, path = randomizer.save(tmp_path / "plan"), tmp_path / "memory.json"
     command = [sys.executable, "-W", "ignore", "-c", FORKED, str(plan), str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     child, parent = map(json.loads, told.splitlines())
     assert child[0] == parent[0]
     for refusal in child[1:]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -171,16 +172,19 @@ def test_classes_of_very_many_attributes(missing: int) -> None:
 # ---------------------------------------------------------------------- the price
 
 
-def small_plans() -> list[nz.Plan]:
+@cache  # plans do not change, and many tests ask for one of them
+def small_plans() -> tuple[nz.Plan, ...]:
     schema = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 2})
     tables = nz.Workload.marginals(schema, up_to=2, factors={"a": nz.Prefix()})
     ordered = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 9}), {"a": nz.Prefix()})])
     exact = {"noise": "discrete"}
-    return [
+    plain = (
         nz.plan(tables, budget=nz.zCDP(0.5), neighbours=n, noise=noise)
         for n in BOTH
         for noise in ("discrete", "gaussian")
-    ] + [
+    )
+    return (
+        *plain,
         nz.plan(tables, budget=nz.zCDP(0.5), planner="optimal", **exact),
         nz.plan(tables, budget=nz.zCDP(0.5), planner="wavelet", **exact),
         nz.plan(tables, budget=nz.zCDP(0.5), max_rows=3, **exact),
@@ -188,7 +192,7 @@ def small_plans() -> list[nz.Plan]:
         nz.plan(tables, budget=nz.PureDP(0.5), max_rows=2, noise="laplace"),
         nz.plan(tables, budget=nz.PureDP(0.5), planner="matrix", **exact),
         nz.plan(ordered, budget=nz.PureDP(0.5), planner="dawa", **exact),
-    ]
+    )
 
 
 def cheaper(stated: Guarantee, share: float) -> Guarantee:

@@ -67,6 +67,33 @@ def test_p_identity_is_below_the_published_errors(gram: np.ndarray, published: f
     assert value < published
 
 
+def test_two_descents_are_no_worse_than_either_start() -> None:
+    ranges = np.array(
+        [[float(i <= k <= j) for k in range(40)] for i in range(40) for j in range(i, 40)]
+    )
+    gram, steps = ranges.T @ ranges, []
+    rows = p_identity.tree_of_blocks(40, 8)
+    value, theta = p_identity.best_of_many(gram, rows, told=steps.append)
+    assert value == pytest.approx(error(gram, p_identity.strategy(theta)), rel=1e-8)
+    assert (theta >= 0).all() and len(steps) > 2 * p_identity.GIVEN_UP[0][0]
+    by_tree = p_identity.improve(gram, next(p_identity.starts(40)))[0]
+    assert value <= by_tree * (1 + 1e-9)
+    assert value < error(gram, p_identity.strategy(rows))
+
+
+def test_descents_that_lead_nowhere_are_given_up() -> None:
+    gram, steps = np.eye(40), []
+    value, _ = p_identity.best_of_many(gram, p_identity.tree_of_blocks(40, 8), 1.0, steps.append)
+    assert value >= 40.0 - 1e-6  # the identity, far above what is known
+    assert len(steps) <= 2 * p_identity.GIVEN_UP[0][0]
+
+
+def test_steps_are_as_many_as_half_a_minute_has_room_for() -> None:
+    assert p_identity.affordable_steps(1000, 60) == p_identity.STEPS
+    few, fewer = p_identity.affordable_steps(1500, 700), p_identity.affordable_steps(2048, 700)
+    assert fewer < few < p_identity.STEPS
+
+
 def test_p_identity_finds_the_identity_where_it_is_best() -> None:
     value, theta = p_identity.best_p_identity(np.eye(20))
     assert value == pytest.approx(20.0, rel=1e-5)

@@ -22,6 +22,7 @@ from noiseplan.queries import (
     Workload,
 )
 from noiseplan.schema import Schema
+from slowness import slowness
 
 SIZES = {"age": 10, "sex": 2, "region": 4, "one": 1}
 SCHEMA = Schema.from_sizes(SIZES)
@@ -339,6 +340,6 @@ def test_adding_a_hundred_thousand_wide_tables() -> None:
     two = Workload.marginals(schema, k=14, factors={"a0": Prefix()})
     start = time.process_time()
     both = one + two + two
-    assert time.process_time() - start < 1.0
+    assert time.process_time() - start < 1.0 * slowness()
     assert len(both) == comb(20, 13) + comb(20, 14)
     assert np.bincount(both.columns.weights.astype(int)).tolist() == [0, len(one), len(two)]

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from noiseplan.errors import QueryError
 from noiseplan.matrices import GroupMatrix, IdentityMatrix
+from noiseplan.queries.predicates import predicate_query
+from noiseplan.queries.questions import ask_query
 from noiseplan.queries.workload_files import read_workload, write_workload
 
 TRACTS = ["a1", "b1", "a2", "c1", "b2", "c2", "c3"]
@@ -71,6 +73,35 @@ def test_names_and_headings() -> None:
     stacked = nz.Query(SCHEMA, {"geo": nz.Level("county", "state")})
     assert stacked.name == "county + state"
     assert stacked.headings == ("geo",)
+
+
+@pytest.mark.parametrize(
+    ("question", "heading", "label"),
+    [
+        ("county=12", "county", "county 12"),
+        ("county=12 | 13", "county", "county 12"),
+        ("county group=1", "county group", "county group 1"),
+        ("tract=131", "tract", "131"),
+        ("county=12, tract", "tract", "121"),
+        ("county=12+13", "county", "county 12+13"),
+    ],
+)
+def test_groups_of_a_level_are_headed_by_it(question: str, heading: str, label: str) -> None:
+    """Where the attribute is called like its finest level, a county is no tract."""
+    geo = nz.Hierarchical(
+        {
+            "tract": ["121", "122", "131"],
+            "county": ["12", "12", "13"],
+            "county group": ["1", "1", "1"],
+        }
+    )
+    for name, expected in (("tract", heading), ("geo", "geo")):
+        schema = nz.Schema({name: geo, "sex": nz.Categorical(["F", "M"])})
+        columns = ask_query(f"{question}, sex", schema).row_labels()
+        assert list(columns) == [expected, "sex"]
+        assert str(columns[expected][0]).endswith(label)
+    schema = nz.Schema({"tract": geo})
+    assert list(predicate_query(schema, "county = '12'").row_labels()) == ["county"]
 
 
 def test_names_that_could_be_two_things_are_told_in_full() -> None:

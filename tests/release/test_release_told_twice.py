@@ -287,6 +287,29 @@ def test_a_public_total_does_not_disagree(ledger: nz.Ledger) -> None:
     assert f"'ward' and 'sex': {SAID['total']}" in said
 
 
+def test_an_earlier_total_with_noise_is_named_beside_a_public_one(
+    ledger: nz.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way round; and where an early ledger does not say how it was told, it may."""
+    ledger.open_dataset("replaced", nz.zCDP(10.0), neighbours="replace")
+    data = {"age": [0, 1, None], "sex": ["F", "F", "M"], "ward": ["n", "s", "s"]}
+    noisy = nz.plan(nz.Workload([nz.Query(SCHEMA, ["sex"])]), budget=nz.PureDP(0.1), **REPLACED)
+    public = nz.plan(nz.Workload([nz.Query(SCHEMA, ["ward"])]), budget=nz.zCDP(0.1), **REPLACED)
+    totals = [plan.variance(nz.Query(SCHEMA, [])).item() for plan in (noisy, public)]
+    assert totals[0] > 0 == totals[1]
+    noisy.release(data, ledger=ledger, dataset="replaced")
+    said = Account.of(ledger, "replaced").disagreeing(public)[0]
+    assert f"  'ward' and 'sex': {SAID['total']}\n" in said
+    pieces = told_twice.told_pieces
+    with monkeypatch.context() as early:
+        name = "noiseplan.release.ledger_charge.told_pieces"
+        early.setattr(name, lambda *plan: pieces(*plan)[1:])
+        ledger.open_dataset("early", nz.zCDP(10.0), neighbours="replace")
+        noisy.release(data, ledger=ledger, dataset="early")
+    said = Account.of(ledger, "early").disagreeing(public)[0]
+    assert f"  'ward' and 'sex': {SAID['perhaps']}\n" in said
+
+
 def test_many_clashes_are_told_briefly(ledger: nz.Ledger) -> None:
     schema = nz.Schema.from_sizes({f"a{i}": 2 for i in range(21)})
     pairs = nz.Workload.marginals(schema, up_to=2)
@@ -304,7 +327,7 @@ def test_many_clashes_are_told_briefly(ledger: nz.Ledger) -> None:
 
 def test_names_alone_of_an_early_ledger(ledger: nz.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as early:
-        early.setattr("noiseplan.release.ledger_charge.told_pieces", lambda _: ())
+        early.setattr("noiseplan.release.ledger_charge.told_pieces", lambda *_: ())
         told(ledger, ["sex"], [])
     said = told(ledger, ["ward"])
     assert f"  'ward' and 'total': {SAID['total']}\n" in said

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import noiseplan as nz
+from noiseplan.cli import main
+from noiseplan.cli.answer import answer_csv
 from noiseplan.errors import QueryError
 
 SCHEMA = nz.Schema.from_sizes({"a": 4, "b": 3})
 COUNTS = np.arange(12).reshape(4, 3)
+NEGATIVE_ZERO = re.compile(r"(?<![\w.])[-−]0(\.0*)?(?![\d.])")
 
 
 def test_a_budget_is_shown_in_its_own_currency() -> None:
@@ -64,3 +72,36 @@ def test_near_and_far_from_the_best_are_said_apart() -> None:
 
     assert _within(0.0108) == "optimal to 1.1% (certified)"
     assert _within(0.5) == "at most 50.0% above the best (certified)"
+
+
+def near_zero(variance: float) -> nz.Release:
+    """Zeros below zero, and one that rounding would make."""
+    table = nz.NoisyTable(["age"], [-0.04, -0.0, 7.0], variance)
+    return nz.from_noisy_tables(nz.Schema.from_sizes({"age": 3}), [table])
+
+
+@pytest.mark.parametrize("command", ["show", "show --json", "answer", "answer --csv"])
+def test_no_zero_below_zero_is_printed(command: str, tmp_path: Path) -> None:
+    near_zero(4.0).save(tmp_path / "out")
+    verb, *form = command.split()
+    question = ["age"] if verb == "answer" else []
+    told = CliRunner().invoke(main, [verb, str(tmp_path / "out"), *question, *form])
+    assert told.exit_code == 0 and "7" in told.output
+    assert not NEGATIVE_ZERO.search(told.output), told.output
+
+
+def test_no_zero_below_zero_is_written(tmp_path: Path) -> None:
+    near_zero(4.0).save(tmp_path / "out")
+    assert CliRunner().invoke(main, ["report", str(tmp_path / "out")]).exit_code == 0
+    page = (tmp_path / "out" / "report.html").read_text("utf-8").partition("<body")[2]
+    (table,) = (tmp_path / "out" / "tables").glob("1-*.csv")
+    for text in (page, table.read_text("utf-8")):
+        assert "7" in text and not NEGATIVE_ZERO.search(text), text
+
+
+def test_no_zero_is_below_zero_without_an_error() -> None:
+    """Where nothing says how many digits fit."""
+    answer = near_zero(1.0).answer("age")
+    exact = replace(answer, noise_error=np.zeros(3), estimate=np.array([-0.0, 0.0, 7.0]))
+    assert not NEGATIVE_ZERO.search(answer_csv(exact)), answer_csv(exact)
+    assert not NEGATIVE_ZERO.search(str(exact)), str(exact)

@@ -5,6 +5,7 @@ Errors are compared with derivatives by finite differences and the covariance of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date
 
@@ -407,4 +408,17 @@ def test_the_last_of_clipped_numbers_has_a_number_under_either_name() -> None:
     for name in (3, "3+"):
         (mean,) = release.mean("age", values=given | {name: 7.0}).estimate
         assert mean == pytest.approx(3.75, abs=0.5)
+        # Numbers that are not named stand for themselves.
+        found = release.mean("age", values={name: 7.0})
+        assert found.estimate == mean
+        assert "values as given; values: the numbers of 'age'" in str(found)
+    for wrong in ("4+", 4):
+        with pytest.raises(
+            nz.NoiseplanError, match=f"names {re.escape(repr(wrong))}, no value of 'age'"
+        ):
+            release.mean("age", values={"3+": 7.0, wrong: 1.0})
+    with pytest.raises(nz.NoiseplanError, match=r"no number for '3\+'"):
+        release.mean("age", values={0: 7.0})
+    with pytest.raises(nz.NoiseplanError, match=r"mean\('age', values=\{'3\+': 1.0, …\}\)"):
+        release.mean("age")
     assert release.plot("age").to_dict()["$schema"]

@@ -269,6 +269,26 @@ def test_tables_of_earlier_versions_are_compared(folder: Path) -> None:
     assert bool(found.numbers) == (folder / "tables").is_dir()
 
 
+def test_groups_of_a_level_under_the_name_of_the_attribute_as_earlier_files_have_them(
+    tmp_path: Path,
+) -> None:
+    geo = nz.Hierarchical({"tract": ["121", "122", "131"], "county": ["12", "12", "13"]})
+    schema = nz.Schema({"tract": geo})
+    asked = nz.Workload.predicates(schema, ["county = '12'"]) + nz.Query(schema, ["tract"])
+    release = nz.plan(asked, budget=nz.zCDP(0.5)).release({"tract": ["121", "131"]}, seed=1)
+    release.save(tmp_path / "out")
+    whole = ComparedTables(4 * (1 + 3), ())
+    assert compare_tables(tmp_path / "out", release) == whole
+    (path,) = (tmp_path / "out" / "tables").glob("1-*.csv")
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("county,")
+    path.write_text(text.replace("county,", "tract,", 1), encoding="utf-8")
+    assert compare_tables(tmp_path / "out", release) == whole
+    path.write_text(text.replace("county,", "state,", 1), encoding="utf-8")
+    with pytest.raises(nz.NoiseplanError, match="has other columns than county"):
+        compare_tables(tmp_path / "out", release)
+
+
 def test_a_program_that_does_nothing_else_loads_every_kind() -> None:
     """Mechanisms are known by their names where nothing that plans them was imported."""
     program = "import sys, noiseplan as nz\nfor folder in sys.argv[1:]: nz.load(folder)"

@@ -39,7 +39,7 @@ class Served:
 
     def stop(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
@@ -53,6 +53,17 @@ def studio(folder: Path, study: str | None = None, port: int | None = None) -> I
         served.stop()
 
 
+# What the page says to those who listen to it, in order: the next words take the place of the last,
+# and whoever looks now and then could miss them.
+LISTENING = """document.addEventListener("DOMContentLoaded", () => {
+  window.announced = [];
+  const region = document.getElementById("status");
+  new MutationObserver(() => window.announced.push(region.textContent))
+    .observe(region, { childList: true });
+})"""
+PATIENCE = 60_000  # milliseconds, on machines that do other things too
+
+
 class Visit:
     """A page of a studio in a tab of its own; whom it asks, and what went wrong, is kept."""
 
@@ -60,7 +71,8 @@ class Visit:
         self.asked: list[str] = []
         self.errors: list[str] = []
         self.page = context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(PATIENCE)
+        self.page.add_init_script(LISTENING)
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._listen)
@@ -81,12 +93,17 @@ class Visit:
     def click(self, name: str, where: Any = None) -> None:
         (where or self.page).get_by_role("button", name=name, exact=True).click()
 
+    def hears(self, words: str) -> None:
+        """Wait until the page has said that."""
+        said = "(words) => window.announced.some((each) => each.includes(words))"
+        self.page.wait_for_function(said, arg=words)
+
     def planned(self) -> None:
         """Wait until the plan is that of the design that is open."""
         from playwright.sync_api import expect
 
-        expect(self.page.locator("body.pending")).to_have_count(0, timeout=30_000)
-        expect(self.page.locator(".progress, .stale")).to_have_count(0, timeout=60_000)
+        expect(self.page.locator("body.pending")).to_have_count(0, timeout=PATIENCE)
+        expect(self.page.locator(".progress, .stale")).to_have_count(0, timeout=PATIENCE)
         self.page.locator("#errors").wait_for()
 
     def errors_shown(self) -> dict[str, tuple[float, float]]:
@@ -129,10 +146,10 @@ zcdp = 0.5  # decided in March
 
 
 @contextmanager
-def town(folder: Path) -> Iterator[Served]:
+def town(folder: Path, port: int | None = None) -> Iterator[Served]:
     """A studio with a small study that is planned in no time."""
     (folder / "town.toml").write_text(TOWN, encoding="utf-8")
-    with studio(folder, "town.toml") as served:
+    with studio(folder, "town.toml", port) as served:
         yield served
 
 
@@ -150,5 +167,5 @@ def study_text(visit: Visit) -> str:
     """The study as the page holds it."""
     from playwright.sync_api import expect
 
-    expect(visit.page.locator("body.pending")).to_have_count(0, timeout=30_000)
+    expect(visit.page.locator("body.pending")).to_have_count(0, timeout=PATIENCE)
     return str(visit.page.locator("#study-text").input_value())

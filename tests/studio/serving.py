@@ -20,6 +20,19 @@ from noiseplan.studio.launch import listening_socket
 from noiseplan.studio.security import COOKIE, new_token
 
 PATIENCE = 120.0
+# A study that is planned for minutes: long enough to be cancelled.
+NAMES = [f"a{number}" for number in range(24)]
+ENDLESS = f"""\
+[schema]
+{"".join(f"{name} = {{ ordinal = {{ from = 1, to = 50 }} }}{chr(10)}" for name in NAMES)}
+[[tables]]
+up_to = 3
+factors = {{ {", ".join(f"{name} = 'ranges'" for name in NAMES)} }}
+[plan]
+objective = "worst"
+[budget]
+zcdp = 0.5
+"""
 
 
 class Page:

@@ -7,8 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from page_browser import TOWN, Served, Visit, studio, study_text, town, visiting
+from page_browser import PATIENCE, TOWN, Served, Visit, studio, study_text, town, visiting
 from playwright.sync_api import expect
+
+from noiseplan.studio.launch import listening_socket
 
 MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\("
 
@@ -111,10 +113,11 @@ def test_two_tabs_do_not_overwrite_each_others_file(browser: Any, tmp_path: Path
         second.page.get_by_text("Nothing was saved.").wait_for()
         assert 'title = "Of the first"' in (tmp_path / "town.toml").read_text(encoding="utf-8")
         second.click("Open that one; keep mine as a variant", second.dialog())
-        expect(second.page.get_by_label("Title of the study")).to_have_value("Of the first")
+        title = expect(second.page.get_by_label("Title of the study"))
+        title.to_have_value("Of the first", timeout=PATIENCE)
         second.click("Variants (1)")
         second.click("Open Mine, not saved", second.dialog())
-        expect(second.page.get_by_label("Title of the study")).to_have_value("Of the second")
+        title.to_have_value("Of the second", timeout=PATIENCE)
         second.click("Save")  # knowing the file now, it may be replaced
         second.page.locator("#saved", has_text="town.toml, saved").wait_for()
         assert 'title = "Of the second"' in (tmp_path / "town.toml").read_text(encoding="utf-8")
@@ -136,6 +139,7 @@ def test_work_outlives_a_reload_and_a_closed_tab(browser: Any, served: Served) -
     visit.page.get_by_role("button", name="Variants (1)").wait_for()
     assert study_text(visit) == changed
     visit.close()
+    wait_until_no_tab_is_open(context, served)
     other = Visit(context, served)
     assert study_text(other) == TOWN
     other.click("Take it up")
@@ -148,10 +152,26 @@ def test_work_outlives_a_reload_and_a_closed_tab(browser: Any, served: Served) -
     context.close()
 
 
+def wait_until_no_tab_is_open(context: Any, served: Served) -> None:
+    """A browser gives the lock of a tab back some time after the tab is closed."""
+    page = context.new_page()
+    page.goto(f"{served.address.partition('?')[0]}static/main.js")
+    free = "async () => (await navigator.locks.query()).held.length === 0"
+    while not page.evaluate(free):
+        page.wait_for_timeout(20)
+    page.close()
+
+
+def port_of_nobody() -> int:
+    """A port that no studio takes by itself: those of other tests look from PORT on."""
+    with listening_socket(0) as bound:
+        return int(bound.getsockname()[1])
+
+
 def test_a_server_that_was_killed_and_started_again_loses_nothing(
     browser: Any, tmp_path: Path
 ) -> None:
-    with town(tmp_path) as first:
+    with town(tmp_path, port_of_nobody()) as first:
         context = browser.new_context()
         visit = Visit(context, first)
         visit.planned()
@@ -162,7 +182,7 @@ def test_a_server_that_was_killed_and_started_again_loses_nothing(
             visit.page.get_by_text("does not know this page").wait_for()
             again = Visit(context, second)  # the address that it printed, in another tab
             visit.page.get_by_role("heading", name="small").wait_for(state="detached")
-            expect(visit.page.locator("#notices")).to_be_empty()
+            expect(visit.page.locator("#notices")).to_be_empty(timeout=PATIENCE)
             visit.planned()
             assert "small" not in study_text(visit) and "small" in study_text(again)
             visit.click("Save")

@@ -279,13 +279,14 @@ def test_what_planning_refuses_has_a_line_too(
     [
         ('"amount=prefix, minute=prefix"', "zcdp = 0.1", 2,
          ("schema.amount: 'amount' has 20,000 and 'minute' has 40,000 values",
-          "Plan one of them by itself", "of 'minute', merge values: 800 bins of 50 each",
+          "Plan one of them by itself", "of 'minute', merge values: 200 bins of 200 each, say, ",
+          "which are planned in seconds",
           "{ binned = [...] }")),
         ('"amount=prefix"', "pure_dp = 1.0", 2,
-         ("when the budget is one of pure DP", "merge values: 1,000 bins of 20 each",
+         ("when the budget is one of pure DP", "merge values: 200 bins of 100 each",
           "choose a budget of zCDP or (ε, δ), as in [budget] zcdp = 0.1, with records added or ")),
         ('"minute=prefix"', "zcdp = 1.0\n[plan]\nneighbours = 'replace'", 3,
-         ("schema.minute: ", "records are replaced", "800 bins of 50",
+         ("schema.minute: ", "records are replaced", "200 bins of 200",
           'choose [plan] neighbours = "add-remove"')),
     ],
 )  # fmt: skip

@@ -116,11 +116,27 @@ def test_different_units_on_one_dataset_are_refused(folder: Path) -> None:
     assert len(ledger.entries("homes")) == 1 and not ledger.checks() and not ledger.refusals()
 
 
+def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:
+    """It neither opens a dataset of households to persons, nor closes one to households."""
+    study, homes = folder / "study.toml", folder / "homes.csv"
+    ledger = nz.Ledger(folder / "a.ledger")
+    ledger.spend("homes", nz.Guarantee(0.01, "zcdp"), max_rows=3)
+    run("release", study, homes, "-o", folder / "out")
+    ledger.spend("homes", nz.Guarantee(0.01, "zcdp"), max_rows=3)
+    assert ledger.balance("homes").units == ("household",)
+    ledger.change_budget("homes", nz.zCDP(9.0), reason="more", max_rows=3)
+    assert ledger.balance("homes").units == ("household",)
+    study.write_text(STUDY.replace('unit = "household"\n', ""))
+    result = CliRunner().invoke(main, ["release", str(study), str(homes), "-o", str(folder / "b")])
+    assert result.exit_code == 1
+    assert "was charged for a household, and this release is for a person" in result.output
+
+
 def test_different_units_of_an_early_ledger_are_told(folder: Path) -> None:
     """They were added up once; both go on, and the balance says what the sum is worth."""
     study, ledger = folder / "study.toml", nz.Ledger(folder / "a.ledger")
     for unit in ("household", None):
-        act = Reserved("homes", nz.Guarantee(0.1, "zcdp"), "", "", max_rows=3, unit=unit)
+        act = Reserved("homes", nz.Guarantee(0.1, "zcdp"), "", "a plan", max_rows=3, unit=unit)
         ledger._history.add(lambda _, act=act: act)
     told = "earlier releases were priced for a person, and this one is for a household"
     assert told in run("check", study, folder / "homes.csv", "-o", folder / "two")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -115,3 +116,57 @@ def test_a_table_names_attributes(out: Path) -> None:
     assert done.exit_code != 0
     assert "names no attribute" in done.output
     assert not (out / "v").exists()
+
+
+def report(out: Path, *how: str) -> str:
+    """What `noiseplan report --valid` says."""
+    done = CliRunner().invoke(main, ["report", str(out), "--valid", *how])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("how", [[], ["--total", "50"], ["--integers"]])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_page_takes_the_tables_that_were_written(
+    out: Path, how: list[str], inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the folder of the release or beside it, and it is the page that is made without."""
+    assert "valid tables computed anew; noiseplan valid" in report(out, *how)
+    page = (out / "valid.html").read_text(encoding="utf-8")
+    target = (out if inside else out.parent) / "tables of it"
+    assert CliRunner().invoke(main, ["valid", str(out), "-o", str(target), *how]).exit_code == 0
+    with monkeypatch.context() as never:
+        never.setattr(nz.Release, "valid", None)
+        assert f"valid tables taken from {str(target)!r}" in report(out, *how)
+    again = (out / "valid.html").read_text(encoding="utf-8")
+    assert again == page and "These are valid tables" in again
+
+
+def test_a_page_takes_no_other_tables(out: Path) -> None:
+    """Not those of another release, of other options, of some tables only, or changed ones."""
+    target = out.parent / "valid"
+    write = ["valid", str(out), "-o", str(target)]
+    other = nz.load(out).plan
+    seen = CountTensor(other.workload.schema, np.full((6, 2), 9.0))
+    nz.plan(other.workload, budget=nz.zCDP(0.02)).release(seen, seed=1).save(out.parent / "other")
+    CliRunner().invoke(main, ["valid", str(out.parent / "other"), "-o", str(out.parent / "v")])
+    assert "valid tables computed anew; noiseplan valid" in report(out)
+    some = CliRunner().invoke(main, [*write, "--table", "age"])
+    assert some.exit_code == 0 and not (target / "made_of.json").exists()
+    assert "valid tables computed anew; noiseplan valid" in report(out)
+    shutil.rmtree(target)
+    CliRunner().invoke(main, write)
+    assert "valid tables taken from" in report(out)
+    assert "anew: those in" in report(out, "--integers")
+    assert "have another total, or other numbers" in report(out, "--total", "50")
+    (file,) = target.glob("*age-by-sex.csv")
+    rows = read(file)
+    text = file.read_text(encoding="utf-8").replace(rows[2]["valid"], "7.0")
+    file.write_text(text, encoding="utf-8")
+    assert f"anew: those in {str(target)!r} were changed" in report(out)
+    told = json.loads((target / "made_of.json").read_text(encoding="utf-8"))
+    told["files"] = {"../out/tables/1-total": ["salary"]}
+    (target / "made_of.json").write_text(json.dumps(told), encoding="utf-8")
+    assert "were changed" in report(out)
+    (target / "made_of.json").write_text("no JSON", encoding="utf-8")
+    assert "valid tables computed anew; noiseplan valid" in report(out)

@@ -23,6 +23,7 @@ from noiseplan.escaping import write_csv_rows
 
 if TYPE_CHECKING:
     from noiseplan.release.answers import Answer
+    from noiseplan.schema import Label
     from noiseplan.statistics.statistic import Statistic
 
 
@@ -31,7 +32,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def answer_options(function: Command) -> Command:
-    """How intervals are made, and how answers are printed."""
+    """A question or a condition, how intervals are made, and how answers are printed."""
     for option in (
         json_option,
         click.option("--all", "everything", is_flag=True, help=f"All rows, not the first {SHOWN}."),
@@ -42,6 +43,8 @@ def answer_options(function: Command) -> Command:
         click.option(
             "--level", type=float, default=0.95, show_default=True, help="Of the intervals."
         ),
+        click.option("--where", help="Instead of a question: how many satisfy this condition."),
+        click.argument("question", required=False),
     ):  # the last comes first in the help
         function = option(function)
     return function
@@ -49,11 +52,21 @@ def answer_options(function: Command) -> Command:
 
 @click.command(context_settings=CONTEXT)
 @release_argument
-@click.argument("question", required=False)
-@click.option("--where", help="Instead of a question: how many satisfy this condition.")
 @answer_options
+@click.option(
+    "--value",
+    "numbers",
+    metavar="LABEL=NUMBER",
+    multiple=True,
+    help="For a mean: the number that a value stands for, as in 99+=104. May be repeated.",
+)
 def command(
-    folder: Path, question: str | None, where: str | None, everything: bool, **how: Any
+    folder: Path,
+    question: str | None,
+    where: str | None,
+    everything: bool,
+    numbers: tuple[str, ...],
+    **how: Any,
 ) -> None:
     """Ask RELEASE, a folder, a QUESTION. Nothing is spent, and no data is needed.
 
@@ -73,17 +86,36 @@ def command(
     """
     from noiseplan.queries.predicates import predicate_query
 
-    if question is not None and where is not None:
-        raise click.UsageError("give a QUESTION or a condition, --where, not both")
-    if question is None and where is None:
-        raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
+    require_question(question, where)
+    if numbers and where is not None:
+        raise click.UsageError("--value is for means, and not for a condition")
+    values = dict(map(_value, numbers)) or None
     form = {name: how.pop(name) for name in ("as_csv", "as_json")}
     release = open_release(folder)
     if where is not None:
         answer: Answer | Statistic = release.answer(predicate_query(release.schema, where), **how)
     else:
-        answer = release.ask(question or "", **how)  # level, kind of intervals
+        answer = release.ask(question or "", values=values, **how)  # level, kind of intervals
     show_answer(answer, everything, **form)
+
+
+def _value(text: str) -> tuple[Label, float]:
+    """A label and the number that it stands for."""
+    label, _, number = text.rpartition("=")
+    try:
+        if label:
+            return label.strip(), float(number)
+    except ValueError:
+        pass
+    raise click.UsageError(f"--value is LABEL=NUMBER, as in 99+=104; found {text!r}")
+
+
+def require_question(question: str | None, where: str | None) -> None:
+    """Refuse both a question and a condition, and neither."""
+    if question is not None and where is not None:
+        raise click.UsageError("give a QUESTION or a condition, --where, not both")
+    if question is None and where is None:
+        raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
 
 
 def show_answer(answer: Answer | Statistic, everything: bool, as_csv: bool, as_json: bool) -> None:

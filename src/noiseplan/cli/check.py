@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noiseplan.cli import exit_code
-from noiseplan.cli._common import CONTEXT, json_option, open_release, outside_option, study_argument
+from noiseplan.cli._common import CONTEXT, json_option, outside_option, study_argument
 from noiseplan.cli.release import (
+    after,
     chosen_tables,
     database_options,
     given_option,
@@ -90,9 +91,8 @@ def _planned_and_checked(
 ) -> Checked:
     with calm_threads(study.schema), waiting("planning"):
         plan = study.plan()
-    given = None if how["given"] is None else open_release(how["given"])
     with records_of(data, how["table"], how["query"]) as records:
-        checked = study.check(plan, records, details=how["details"], given=given)
+        checked = study.check(after(how["given"], plan), records, details=how["details"])
     return with_folder(checked, study, plan, output)
 
 

@@ -14,7 +14,7 @@ import click
 
 from noiseplan.cli import InOrder
 from noiseplan.cli._common import CONTEXT, outside_option, study_argument
-from noiseplan.cli.answer import answer_options, show_answer
+from noiseplan.cli.answer import answer_options, require_question, show_answer
 from noiseplan.console import say
 from noiseplan.counting.headers import read_header
 from noiseplan.errors import DataError, QueryError, StorageError
@@ -24,6 +24,7 @@ from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.local import Aggregator
+    from noiseplan.queries import Query, Workload
     from noiseplan.schema import Attribute, Schema
     from noiseplan.study import Study
 
@@ -125,9 +126,11 @@ def _columns(path: Path, schema: Schema) -> dict[str, list[str]]:
 
 
 def _read(columns: dict[str, list[str]], schema: Schema) -> dict[str, list[Any]]:
-    """Columns of text as values of the attributes; those of no attribute are left out."""
-    known = {name: column for name, column in columns.items() if name in schema}
-    return {name: [_value(text, schema[name]) for text in column] for name, column in known.items()}
+    """Columns of text as values of the attributes; those of no attribute stay what they are."""
+    return {
+        name: [_value(text, schema[name]) for text in column] if name in schema else column
+        for name, column in columns.items()
+    }
 
 
 def _value(text: str, attribute: Attribute) -> Any:
@@ -248,25 +251,40 @@ def require_free(force: bool, *paths: Path) -> None:
 
 @command.command()
 @click.argument("aggregate_file", metavar="AGGREGATE", type=file_type)
-@click.argument("question")
 @answer_options
-def answer(aggregate_file: Path, question: str, everything: bool, **how: Any) -> None:
-    """Ask AGGREGATE a QUESTION about counts, as in noiseplan answer. Nothing is spent."""
-    from noiseplan.local import load_aggregator
-    from noiseplan.queries.questions import ask_query, named_query, read_statistic
+def answer(
+    aggregate_file: Path, question: str | None, where: str | None, everything: bool, **how: Any
+) -> None:
+    """Ask AGGREGATE a QUESTION about counts, as in noiseplan answer. Nothing is spent.
 
+    A condition is asked as --where "age < 18 and sex = 'F'".
+    """
+    from noiseplan.local import load_aggregator
+    from noiseplan.queries.predicates import predicate_query
+
+    require_question(question, where)
     made = load_aggregator(aggregate_file)
     if made.workload is None:
         raise QueryError(
             f"{str(aggregate_file)!r} was written before aggregates kept their questions: count "
             f"again with a plan, noiseplan local aggregate PLAN {aggregate_file} -o AGGREGATE"
         )
-    named = named_query(question, made.workload)
-    if named is None and read_statistic(question, made.workload.schema) is not None:
+    form = {name: how.pop(name) for name in ("as_csv", "as_json")}
+    if where is not None:
+        query = predicate_query(made.workload.schema, where)
+    else:
+        query = _asked(question or "", made.workload)
+    show_answer(made.answer(query, **how), everything, **form)
+
+
+def _asked(question: str, workload: Workload) -> Query:
+    """The counts that a line of text asks for."""
+    from noiseplan.queries.questions import ask_query, named_query, read_statistic
+
+    named = named_query(question, workload)
+    if named is None and read_statistic(question, workload.schema) is not None:
         raise QueryError(
             f"{question!r}: aggregates of local reports answer counts, and no medians, means or "
             f"shares; ask for the counts they are made of, as in NAME or NAME=prefix"
         )
-    form = {name: how.pop(name) for name in ("as_csv", "as_json")}
-    query = named or ask_query(question, made.workload.schema, made.workload)
-    show_answer(made.answer(query, **how), everything, **form)
+    return named or ask_query(question, workload.schema, workload)

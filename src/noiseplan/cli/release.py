@@ -32,7 +32,9 @@ from noiseplan.study import Study, read_study
 from noiseplan.words.hints import in_command_line
 
 if TYPE_CHECKING:
+    from noiseplan.choosing.continuation import Continuation
     from noiseplan.planning.plan import Plan
+    from noiseplan.privacy import Guarantee
     from noiseplan.queries import Query
     from noiseplan.release.release import Release
 
@@ -76,8 +78,14 @@ given_option = click.option(
 )
 @json_option
 def command(
-    study: Path, data: str, output: Path | None, allow_outside: bool, as_json: bool, **how: Any
-) -> None:  # how: table, query, given, seed and details
+    study: Path,
+    data: str,
+    output: Path | None,
+    given: Path | None,
+    allow_outside: bool,
+    as_json: bool,
+    **how: Any,
+) -> None:  # how: table, query, seed and details
     """Count DATA, add noise, and write the tables of STUDY. Spends the budget once.
 
     DATA is a CSV or Parquet file, or a pattern of several, as in 'year=*/*.parquet'; with --table
@@ -102,7 +110,8 @@ def command(
     with stopped_by_signals(), warnings_aloud():
         made: Release | None = None
         try:
-            made = counted(read, plan, data, tell=warned, **how)
+            left = after(given, plan)
+            made = counted(read, left, data, tell=warned, **how)
             made.save(folder, tables=tables)
         except KeyboardInterrupt:
             say(interrupted(read, made, folder), err=True)
@@ -113,9 +122,11 @@ def command(
             found = in_command_line(error).rstrip(".")
             raise StorageError(f"{found}. {kept(made, folder, tables)}") from error
     if as_json:
-        print_json(summary(folder, tables))
+        print_json(summary(folder, tables) | {"new_rho": left.privacy.rho})
         return
     say(str(made).rpartition("\n")[0])  # without how to ask in Python
+    if given is not None:
+        say(f"  new      {new_part(left.privacy, given)}")
     say(f"  ledger   {made.recorded or 'not recorded: the study names no ledger'}")
     say(f"  folder   {folder}")
     if note:
@@ -132,18 +143,28 @@ def warnings_aloud() -> Iterator[None]:
         yield
 
 
+def after(given: Path | None, plan: Plan) -> Plan | Continuation:
+    """What is left of a plan after an earlier release, or all of it."""
+    return plan if given is None else plan.given(open_release(given))
+
+
+def new_part(spent: Guarantee, given: Path) -> str:
+    """What was spent now, of what a release and the one that it is built on cost together."""
+    if not spent.pcost:
+        return f"nothing: all of it was spent by the release in {str(given)!r}"
+    now = spent.describe().splitlines()[0]
+    return f"{now} of it; the rest was spent by the release in {str(given)!r}"
+
+
 def counted(
     study: Study,
-    plan: Plan,
+    plan: Plan | Continuation,
     data: str,
     table: str | None,
     query: str | None,
-    given: Path | None,
     **how: Any,
 ) -> Release:
     """The release of a file, or of a table of a database; `how` is the rest of how."""
-    if given is not None:
-        how["given"] = open_release(given)
     with records_of(data, table, query) as records:
         return study.release(plan, records, **how)
 

@@ -57,7 +57,7 @@ def command(
     from noiseplan.storage.files import read_json
 
     release = open_release(folder)
-    made = valid_tables(release, folder, **valid)
+    made, told = valid_tables(release, folder, **valid)
     target = output or folder / ("report.html" if made is None else "valid.html")
     with calm_threads(release.plan.workload.schema):
         page = report_page(
@@ -72,21 +72,34 @@ def command(
     if as_json:
         print_json({"page": str(target), "bytes": len(page.encode())})
     else:
+        if told:
+            say(f"valid tables {told}")
         say(f"wrote {target}, {len(page.encode()) / 1000:,.0f} kB; open it in a browser")
 
 
 def valid_tables(
     release: Release, folder: Path, as_valid: bool, total: float | None, integers: bool
-) -> ValidTables | None:
-    """The valid tables that were asked for, as `noiseplan valid` makes them."""
+) -> tuple[ValidTables | None, str]:
+    """The valid tables that were asked for, as `noiseplan valid` makes them, and where from.
+
+    It may have written them already, in the folder of the release or beside it.
+    """
     if not as_valid:
         if integers or total is not None:
             raise click.UsageError("--total and --integers are of valid tables: add --valid")
-        return None
+        return None, ""
     from noiseplan.cli.valid import require_unbiased
+    from noiseplan.valid.saved_tables import Wanted, folders_of
 
     require_unbiased(release, folder)
-    return release.valid(total=total, integers=integers)
+    wanted, others = Wanted(total, integers), ""
+    for place in folders_of(release, (folder, folder.absolute().parent)):
+        try:
+            return wanted.read(release, place), f"taken from {str(place)!r}"
+        except StorageError as error:
+            others = f": {error}"
+    kept = f"; noiseplan valid {folder} -o FOLDER keeps them" if not others else ""
+    return wanted.compute(release), f"computed anew{others}{kept}"
 
 
 def replace_file(path: Path, content: str) -> None:

@@ -65,9 +65,8 @@ def command(folder: Path, everything: bool, check: bool, as_json: bool) -> None:
     lines.append(f"{'table':<{wide}}  {'rows':>9}  {error:>10}  first estimate ± {error}")
     for name, table in zip(names, tables, strict=True):
         cell = visible_name(table["first_cell"])
-        first = (
-            f"{cell}: {table['first_estimate']:,.0f} ± {table['first_error']:.3g}" if cell else "–"
-        )
+        estimate, spread = table["first_estimate"], table["first_error"]
+        first = f"{cell}: {estimate:z,.0f} ± {spread:.3g}" if cell else "–"
         numbers = f"{table['rows']:>9,}  {table['std_error']:>10.4g}"
         lines.append(f"{name:<{wide}}  {numbers}  {first}")
     if shown < count:
@@ -135,7 +134,7 @@ def described(release: Release, position: int) -> dict[str, Any]:
         "std_error": answer.typical_error,
         "worst_std_error": float(answer.error.max()),
         "first_cell": ", ".join(labels) or "all",
-        "first_estimate": float(answer.estimate[0]),
+        "first_estimate": float(answer.estimate[0]) + 0.0,
         "first_error": float(answer.error[0]),
     }
 

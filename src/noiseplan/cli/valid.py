@@ -46,6 +46,8 @@ def command(
     They are biased: nearer to the truth where tables are sparse, but not in every cell or table.
     The unbiased estimates and their intervals are written beside them. Nothing is spent.
     """
+    from noiseplan.valid.saved_tables import Wanted
+
     release = open_release(folder)
     require_unbiased(release, folder)
     named = [[name.strip() for name in table.split(",") if name.strip()] for table in tables]
@@ -57,9 +59,14 @@ def command(
                 f"--table {table!r}: {level!r} is a level of {release.schema.levels[level][0]!r}; "
                 f"name the attribute, and the tables of its levels are written beside its own"
             )
-    made = release.valid(tables=named or None, total=total, integers=integers)
-    asked = made.names if not named else [tuple(table) for table in named]
-    made.save(output, tables=asked)
+    if named:
+        made, asked = release.valid(tables=named, total=total, integers=integers), named
+        made.save(output, tables=asked)
+    else:
+        wanted = Wanted(total, integers)
+        made = wanted.compute(release)
+        asked = list(map(list, made.names))
+        wanted.save(made, release, output)
     if as_json:
         tables_made = len(asked) + len(made.by_level(asked))
         about = {"folder": str(output), "tables": tables_made, "left_out": made.left_out(asked)}

@@ -83,7 +83,10 @@ class Counter:
         self._counts = np.zeros(int(ends[-1]), dtype=np.uint32)
         self._whole: NDArray[np.int64] | None = None
         self._threads = threads
-        self._gathered = _buffer(self._sizes, expected)
+        kind = code_dtype(max(self._sizes, default=1))  # which holds every attribute's codes
+        room = _GATHERED_BYTES // max(1, len(self._sizes) * kind.itemsize)
+        room = max(1, min(_GATHERED, room, expected))
+        self._gathered = np.empty((len(self._sizes), room), dtype=kind)
         self._filled = self._since = self._records = 0
 
     def add(self, block: Sequence[NDArray[np.integer]]) -> None:
@@ -207,13 +210,6 @@ class Sums:
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:
     """Return the smallest unsigned type that holds the codes of an attribute."""
     return np.min_scalar_type(size - 1)
-
-
-def _buffer(sizes: Sequence[int], expected: int) -> NDArray[np.unsignedinteger]:
-    """Return room for the packed records, in the type that holds every attribute's codes."""
-    kind = code_dtype(max(sizes, default=1))
-    room = min(_GATHERED, _GATHERED_BYTES // max(1, len(sizes) * kind.itemsize), max(1, expected))
-    return np.empty((len(sizes), max(1, room)), dtype=kind)
 
 
 def _processors() -> int:

@@ -5,8 +5,9 @@ fewer records are counted then; taking one person for two gives that person two 
 that programs change on the way are made one, by these rules and in this order:
 
 1. a value of any type is the text that spells it;
-2. Unicode's canonical composition (NFC), small letters (ß as ss), plain forms of wide letters and
-   digits, nothing that prints nothing, one kind of white space and none at either end;
+2. Unicode's canonical composition (NFC), the small letters of the capitals (ß as ss, ı as i), plain
+   forms of wide letters and digits, nothing that prints nothing, one kind of white space and none
+   at either end;
 3. a text that spells a number is that number: ``17``, ``+17``, ``017``, ``17.0`` and ``1.7E+1`` are
    one person, and so are ``0`` and ``-0``. ``17e1`` without a point or a sign is no number: codes
    in hexadecimal digits look like that. A file that declares decimal commas writes numbers so here
@@ -25,7 +26,9 @@ import re
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import normalize
 from uuid import UUID
 
 import numpy as np
@@ -56,6 +59,14 @@ _NARROW: Final = "".join(map(chr, range(0x21, 0x7F)))
 _WIDE: Final = "".join(chr(ord(sign) + 0xFEE0) for sign in _NARROW)
 _BLANKS: Final = "".join(c for c in map(chr, range(1, 0x3001)) if c.isspace())
 _CONTROLS: Final = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # all but those that are white space
+# Letters whose capitals are several, by the small letters of those: ß, ﬁ, Greek ones with an iota.
+_SPANS: Final = ((0xDF, 0xE0), (0x149, 0x14A), (0x587, 0x588), (0x1E9A, 0x1E9B), (0x1F80, 0x1FFD),
+                 (0xFB00, 0xFB18))  # fmt: skip
+_SEVERAL: Final = [
+    (letter, normalize("NFC", letter.upper().lower()))
+    for letter in (chr(code) for span in _SPANS for code in range(*span))
+    if len(normalize("NFC", letter.upper())) > 1
+]
 _CANONICAL: Final = "0|-?[1-9][0-9]*"
 _NUMBER: Final = (
     "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)"
@@ -115,11 +126,17 @@ def _canonical(step: DuckDBPyRelation, others: str) -> DuckDBPyRelation:
     plain_signs = literal(_NARROW + " " * len(_BLANKS))
     plain_text = f"translate(spelled, {literal(_WIDE + _BLANKS)}, {plain_signs})"
     seen = f"trim(regexp_replace({plain_text}, '[\\p{{Cf}}{_CONTROLS}{UNSEEN}]', '', 'g'))"
-    small = f"nfc_normalize(lower(nfc_normalize({seen})))"  # some have small letters of one sign
-    tidy = f"replace(replace({small}, 'ß', 'ss'), 'ς', 'σ')"
+    # Composed anew each time: of some letters only the small one, or the capital, is one sign.
+    small = f"nfc_normalize(lower(nfc_normalize(upper(nfc_normalize({seen})))))"
     plain = f"regexp_full_match(spelled, '{_PLAIN}')"
     step = step.project(
-        f"{others}, CASE WHEN {plain} THEN lower(spelled) ELSE {tidy} END AS written"
+        f"{others}, CASE WHEN {plain} THEN lower(spelled) ELSE {small} END AS small"
+    )
+    single = reduce(lambda t, each: "replace({}, '{}', '{}')".format(t, *each), _SEVERAL, "small")
+    several = f"regexp_matches(small, '[{''.join(letter for letter, _ in _SEVERAL)}]')"
+    step = step.project(
+        f"{others}, CASE WHEN strlen(small) > length(small) AND {several} THEN {single} "
+        f"ELSE small END AS written"
     )
     # Most texts begin with a letter: that is asked first, for it is the fastest.
     number = (

@@ -212,18 +212,21 @@ class Balance:
             return False
         return self.total + Fraction(guarantee.pcost) * self.factor(max_rows) <= limit
 
-    def after(self, guarantee: Guarantee, max_rows: int = 1, unit: str = PERSON) -> Balance:
-        """The balance once a release with this guarantee, for so many records, is charged."""
+    def after(self, guarantee: Guarantee, max_rows: int = 1, unit: str | None = None) -> Balance:
+        """The balance once a release with this guarantee, for so many records, is charged.
+
+        `unit` is who has them, where that is known.
+        """
         return replace(
             self,
-            units=self.units if unit in self.units else (*self.units, unit),
+            units=self.units if unit is None or unit in self.units else (*self.units, unit),
             max_rows=self.bound or min(self.max_rows or max_rows, max_rows),
             total=self.total + Fraction(guarantee.pcost) * self.factor(max_rows),
             law=self._with(guarantee.law),
             entries=self.entries + 1,
         )
 
-    def bounded(self, bound: int, spent: Iterable[tuple[Guarantee, int, str]]) -> Balance:
+    def bounded(self, bound: int, spent: Iterable[tuple[Guarantee, int, str | None]]) -> Balance:
         """The same spending, once a person is known to have at most so many records."""
         known = replace(self, bound=bound, max_rows=bound, total=Fraction(0), entries=0)
         for guarantee, max_rows, unit in spent:

@@ -127,6 +127,12 @@ class Entry:
         )
 
     @property
+    def stated_unit(self) -> str | None:
+        """Whose records; None for a charge by hand, which does not say so. Releases always do."""
+        by_hand = not self.plan_hash and not self.tables and self.unit == PERSON
+        return None if by_hand else self.unit
+
+    @property
     def cost(self) -> Guarantee:
         """What the dataset bears: the guarantee in the unit that its costs are added up in."""
         return times(self.guarantee, self.factor)
@@ -420,8 +426,9 @@ class Books:
             case Reserved(dataset, guarantee) as act:
                 balance = self.balances[dataset]
                 factor = balance.factor(act.records)
-                self.balances[dataset] = balance.after(guarantee, act.records, act.whose)
-                self.entries[record.position] = Entry.charged(record, act, factor)
+                entry = Entry.charged(record, act, factor)
+                self.balances[dataset] = balance.after(guarantee, act.records, entry.stated_unit)
+                self.entries[record.position] = entry
                 if act.follows is not None:
                     self._followed.add(act.follows)
             case Settled(_, entry, outcome, note):
@@ -445,7 +452,7 @@ class Books:
         changed = replace(self.balance(act.dataset), budget=act.budget, limits=act.limits)
         if act.max_rows is None:
             return changed
-        spent = [(e.guarantee, e.max_rows, e.unit) for e in self._entries_of(act.dataset)]
+        spent = [(e.guarantee, e.max_rows, e.stated_unit) for e in self._entries_of(act.dataset)]
         return changed.bounded(act.max_rows, spent)
 
     def _entries_of(self, dataset: str) -> list[Entry]:

@@ -20,10 +20,21 @@ def minimise(function: Smooth, start: Array, *, steps: int, gain: float) -> tupl
 
 
 def descend(
-    function: Smooth, start: Array, options: Mapping[str, float], least: float | None = None
+    function: Smooth,
+    start: Array,
+    options: Mapping[str, float],
+    least: float | None = None,
+    enough: Callable[[float], bool] = lambda value: False,
 ) -> tuple[float, Array]:
-    """The same with SciPy's own options; no number goes below `least`."""
-    from scipy.optimize import minimize
+    """The same with SciPy's own options; no number goes below `least`.
+
+    `enough` is told the value after every step, and ends the search where it says so.
+    """
+    from scipy.optimize import OptimizeResult, minimize
+
+    def after(intermediate_result: OptimizeResult) -> None:  # SciPy asks for this very name
+        if enough(float(intermediate_result.fun)):
+            raise StopIteration
 
     bounds = None if least is None else [(least, None)] * start.size
     found = minimize(
@@ -33,5 +44,6 @@ def descend(
         method="L-BFGS-B",
         bounds=bounds,
         options=dict(options),
+        callback=after,
     )
     return float(found.fun), found.x

@@ -19,8 +19,10 @@ under differential privacy", 2018 (the strategy class, OPT_0).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -29,11 +31,17 @@ from noiseplan.matrices.base import Array
 from noiseplan.optimize.laplace_allocation import Loss
 from noiseplan.optimize.lbfgs import Smooth, descend
 
+Told = Callable[[int], None]
 # Steps of the gradient, and the gain below which it ends.
 STEPS: Final = 250
 GAIN: Final = 1e-7
 # For single rows: what all steps of one power may take, and how many that may be.
 ROW_WORK, ROW_STEPS = 1e9, (20, 200)
+# What all steps of one descent may take where there are many values, in multiplications: some half
+# minute. Fewer steps than the least lead nowhere.
+MOST_WORK, LEAST_STEPS = 4e11, 60
+# After so many steps a descent is given up that is still so many times above what it is to beat.
+GIVEN_UP: Final = ((40, 1.5), (80, 1.2), (120, 1.06))
 # Every so many values one row, as far as rows start out random or as blocks.
 VALUES_PER_ROW: Final = 16
 # Rows start at this weight, with a little disorder so that none moves as another does.
@@ -67,6 +75,73 @@ def starts(size: int, extra: Array | None = None) -> Iterator[Array]:
         yield np.abs(extra)
 
 
+def best_of_many(
+    gram: Array, rows: Array | None, known: float = inf, told: Told = lambda steps: None
+) -> tuple[float, Array]:
+    """The same where every step is dear: from a tree, and from rows that are good already.
+
+    Rows are followed as squares of numbers, a step of which is cheaper and goes farther. What stays
+    far above what is `known` is given up. `told` hears of every step.
+    """
+    tree, found = next(starts(len(gram))), []
+    if rows is not None and (steps := affordable_steps(*rows.T.shape)) >= LEAST_STEPS:
+        disorder = np.random.default_rng(0).random(rows.shape)
+        start = rows + DISORDER * rows.max(axis=1, keepdims=True) * disorder
+        found.append(_followed(gram, start, _Ends(steps, True, known, told)))
+        known = min(known, found[0][0])
+    steps = affordable_steps(*tree.T.shape)
+    found.append(_followed(gram, tree, _Ends(steps, False, known, told)))
+    return min(found, key=lambda pair: pair[0])
+
+
+def affordable_steps(size: int, rows: int) -> int:
+    """Steps that half a minute has room for: one multiplies G and four products with Θ."""
+    return int(min(STEPS, MOST_WORK / (2 * size * rows * (size + 4 * rows))))
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """How far a descent goes, and in what: Θ itself, not below zero, or its root."""
+
+    steps: int
+    squared: bool
+    known: float
+    told: Told
+
+    def options(self) -> dict[str, float]:
+        return {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": GAIN}
+
+    def watch(self, scale: float) -> Callable[[float], bool]:
+        """Whether enough was seen of a descent, asked after every step."""
+        taken = 0
+
+        def enough(value: float) -> bool:
+            nonlocal taken
+            taken += 1
+            self.told(1)
+            return any(taken == at and value * scale > far * self.known for at, far in GIVEN_UP)
+
+        return enough
+
+
+def _followed(gram: Array, start: Array, ends: _Ends) -> tuple[float, Array]:
+    scale, shape = float(np.trace(gram)) or 1.0, start.shape
+    unit, enough = gram / scale, ends.watch(scale)
+
+    def error(x: Array) -> tuple[float, Array]:
+        return _error(unit, x.reshape(shape))
+
+    def of_roots(x: Array) -> tuple[float, Array]:
+        value, slope = error(x * x)
+        return value, 2.0 * x * slope
+
+    if ends.squared:
+        value, root = descend(of_roots, np.sqrt(start).ravel(), ends.options(), enough=enough)
+        return value * scale, (root * root).reshape(shape)
+    value, theta = descend(error, start.ravel(), ends.options(), least=0.0, enough=enough)
+    return value * scale, theta.reshape(shape)
+
+
 def equal_blocks(size: int, count: int) -> Array:
     """`count` rows that sum consecutive values, about equally many each."""
     edges = np.rint(np.linspace(0, size, min(count, size) + 1)).astype(int)
@@ -96,17 +171,16 @@ def improve(gram: Array, start: Array) -> tuple[float, Array]:
 def _error(gram: Array, theta: Array) -> tuple[float, Array]:
     """tr(G (AᵀA)⁻¹) and its gradient.
 
-    With a = 1/D and K = (I + ΘΘᵀ)⁻¹ it is Σ_ij G_ij a_i a_j (I − ΘᵀKΘ)_ij; Θ moves K and a.
+    With a = 1/D, K = (I + ΘΘᵀ)⁻¹ and X = D⁻¹GD⁻¹Θᵀ it is Σ_i a_i² G_ii − tr(KΘX); Θ moves K and a.
     """
     a = 1.0 + theta.sum(axis=0)
     core = np.linalg.inv(np.eye(len(theta)) + theta @ theta.T)
-    solved = core @ theta  # KΘ
     diagonal = np.diagonal(gram)
-    spread = gram @ (a[:, None] * theta.T)  # G D⁻¹Θᵀ
-    inner = core @ (a[:, None] * spread).T  # KΘ D⁻¹GD⁻¹
-    value = (a * a) @ diagonal - np.einsum("pn,pn->", inner, theta)
-    by_theta = -2.0 * (inner - (inner @ theta.T) @ solved)
-    by_a = 2.0 * (a * diagonal - np.einsum("np,pn->n", spread, solved))
+    seen = a[:, None] * (gram @ (a[:, None] * theta.T))  # X
+    inner, mixed = core @ seen.T, core @ (theta @ seen)  # KXᵀ, KΘX
+    value = (a * a) @ diagonal - np.trace(mixed)
+    by_theta = -2.0 * (inner - (mixed @ core) @ theta)
+    by_a = 2.0 * (a * diagonal - (inner * theta).sum(axis=0) / a)
     return float(value), (by_theta + by_a).ravel()
 
 

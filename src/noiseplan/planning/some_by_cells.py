@@ -1,9 +1,12 @@
 """Independent noise on each table, on its cells where these cost less than the rows asked of it.
 
-Noise of size s on the cells of a query's table answers the row w with the variance ‖w‖² v(s). To
-plan for that is to plan for noise on the cells, which count as much as the rows made of them:
+A cell is what a query tells apart: the groups of values of an attribute whose columns in a factor
+are the same. Of every factor of a product, its rows or its groups are measured, whichever is less:
+norms and prices of products are products. Noise of size s on cells answers the row w over them with
+the variance ‖w‖² v(s). To plan for that is to plan for noise on the C cells, which count as much as
+the rows made of them:
 
-| what is small | weight of a cell, of C |
+| what is small | weight of a cell |
 | --- | --- |
 | total variance | weight · Σ_w ‖w‖² / C |
 | p-norm | weight · (Σ_w ‖w‖^2p / C)^(1/p) |
@@ -20,8 +23,9 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.domain.record_costs import QueryCosts
-from noiseplan.matrices.base import Array
+from noiseplan.arrays import IntArray
+from noiseplan.matrices import IdentityMatrix
+from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.pair_distances import columns_apart, different_columns
 from noiseplan.mechanisms.workload_rows import MOST_ROWS
 from noiseplan.planning.candidate import Candidate
@@ -29,54 +33,51 @@ from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.queries import Identity, Query, Workload
+from noiseplan.queries import Custom, Identity, Query, Workload
 
 # Numbers of all differences of two cells of a table that are looked at.
 PAIRED: Final = 2**26
 # Rows that are asked for times numbers that are measured: what one tells of the other in seconds.
-MOST_PAIRS: Final = 2**22
+MOST_PAIRS: Final = 2**24
 
 
 @dataclass(frozen=True, eq=False)
 class SomeByCells:
-    """A problem, and how much a cell counts of each table that is measured by its cells."""
+    """A problem, and how some of its queries are measured by cells."""
 
     problem: Problem
-    counts: dict[int, float]  # by the number of the query
+    ways: dict[int, _Way]  # by the number of the query
 
     @classmethod
     def of(cls, problem: Problem) -> SomeByCells | str | None:
         """None where all rows are as good; why it is not tried, where that is too much to be put
         together."""
-        tables = [_Table(query, problem) for query in problem.workload]
+        queries = list(problem.workload)
         # Before a row is looked at: some tables have more of them than can be written down.
-        least = sum(min(t.cells, t.query.rows) for t in tables)
+        least = sum(prod(min(piece.shape) for piece in q.pieces) for q in queries)
         if _is_too_much(least, problem.workload):
-            return None if all(t.plain for t in tables) else _untried(least, problem.workload)
-        counts = {i: t.cell for i, t in enumerate(tables) if not t.plain and t.better_by_cells}
-        measured = sum(t.cells if i in counts else t.query.rows for i, t in enumerate(tables))
-        if not counts:
+            return None if all(map(_plain, queries)) else _untried(least, problem.workload)
+        ways = [_Way.of(query, problem) for query in queries]
+        if not any(way.grouped for way in ways):
             return None
+        measured = sum(way.numbers for way in ways)
         if _is_too_much(measured, problem.workload):
             return _untried(measured, problem.workload)
-        return cls(problem, counts)
+        return cls(problem, {i: way for i, way in enumerate(ways) if way.grouped})
 
     def forward(self, problem: Problem) -> Problem:
-        """The same about cells of tables instead of some of its queries."""
+        """The same about what is measured instead of some of its queries."""
         queries = [
-            Query(q.schema, q.attributes, weight=q.weight * self._weight(i), name=f"table {i}")
-            if i in self.counts
+            self.ways[i].measured(f"table {i}", fitting=problem.targets is None)
+            if i in self.ways
             else Query(q.schema, q.factors, matrix=q.joint, weight=q.weight, name=f"query {i}")
             for i, q in enumerate(problem.workload)
         ]
         targets = problem.targets
         if targets is not None:
-            each = [self.counts.get(i, 1.0) for i in range(len(queries))]
+            each = [self.ways[i].counts if i in self.ways else 1.0 for i in range(len(queries))]
             targets = np.asarray(targets) / each
         return replace(problem, workload=Workload(queries), targets=targets)
-
-    def _weight(self, number: int) -> float:
-        return 1.0 if self.problem.targets is not None else self.counts[number]
 
     def back(self, candidate: Candidate) -> Candidate:
         """What the same measurements tell of the queries themselves."""
@@ -94,47 +95,137 @@ def _untried(measured: int, asked: Workload) -> str:
     return f"not tried, {measured:,} numbers for {asked.rows:,} rows"
 
 
+def _plain(query: Query) -> bool:
+    """Whether its rows are the cells of its table."""
+    factors = query.factors.values()
+    return query.joint is None and all(isinstance(f, Identity) for f in factors)
+
+
 @dataclass(frozen=True, eq=False)
-class _Table:
-    """A query, as a way to measure its table."""
+class _Way:
+    """A query, and the pieces of it of which groups of values are measured instead of rows."""
 
     query: Query
     problem: Problem
+    pieces: tuple[_Piece, ...]
+    grouped: frozenset[int]
+
+    @classmethod
+    def of(cls, query: Query, problem: Problem) -> _Way:
+        """The way that costs least: every piece by the better of its two, or none, or all."""
+        pieces = tuple(_Piece(piece, problem) for piece in query.pieces)
+        told = [i for i, piece in enumerate(pieces) if not piece.by_value]
+        if not told:
+            return cls(query, problem, pieces, frozenset())
+        better = [i for i in told if pieces[i].better_by_groups]
+        ways = [cls(query, problem, pieces, frozenset(some)) for some in (better, [], told)]
+        return min((way for way in ways if way.possible), key=lambda way: way.value)
 
     @property
-    def plain(self) -> bool:
-        """Whether its rows are the cells."""
-        factors = self.query.factors.values()
-        return self.query.joint is None and all(isinstance(f, Identity) for f in factors)
+    def possible(self) -> bool:
+        """Whether its noise can be added to the rows that it measures."""
+        rows = (p.matrix for i, p in enumerate(self.pieces) if i not in self.grouped)
+        return self.problem.drawn.takes(lambda: all(_whole(matrix.dense()) for matrix in rows))
 
     @property
-    def cells(self) -> int:
-        """How many cells the table has."""
-        return prod(self.query.schema[name].size for name in self.query.attributes)
-
-    @property
-    def better_by_cells(self) -> bool:
-        """Whether noise on the cells is less than noise on the rows, at the same cost."""
-        drawn, rows = self.problem.drawn, self.query.rows
-        if not drawn.takes(lambda: all(_whole(piece.dense()) for piece in self.query.pieces)):
-            return True
-        by_rows = self._dearest**drawn.degree * self._norm(np.ones(rows))
-        return self._norm(self._squares) < by_rows
+    def value(self) -> float:
+        """The norm of all variances at a cost of one, but for what all ways have in common."""
+        norms = (p.norm(i in self.grouped) for i, p in enumerate(self.pieces))
+        return self._dearest**self.problem.drawn.degree * prod(norms)
 
     @property
     def _dearest(self) -> float:
-        """What a record meets of the rows at most, in units of what it meets of cells."""
-        query, power = self.query, self.problem.drawn.power
-        dearest = float(QueryCosts.of(query, power).table(np.ones(query.rows)).values.max())
-        if self.problem.neighbours == "add-remove" or query.rows * self.cells**2 > PAIRED:
-            return dearest
-        columns = different_columns(query.matrix.dense())
-        return min(dearest, columns_apart(columns, power) / 2)
+        """What a record meets at most; or half of what two are apart."""
+        product = prod(p.dearest for i, p in enumerate(self.pieces) if i not in self.grouped)
+        table = self.query.matrix.shape[1]
+        if self.problem.neighbours == "add-remove" or self.numbers * table**2 > PAIRED:
+            return product
+        columns = different_columns(self.measured("measured").matrix.dense())
+        return min(product, columns_apart(columns, self.problem.drawn.power) / 2)
+
+    @property
+    def numbers(self) -> int:
+        """How many are measured."""
+        return prod(p.groups if i in self.grouped else p.rows for i, p in enumerate(self.pieces))
+
+    @property
+    def counts(self) -> float:
+        """How much a number that is measured counts, in units of a row."""
+        each = [p.counts for i, p in enumerate(self.pieces) if i in self.grouped]
+        return prod(each)
+
+    def measured(self, name: str, fitting: bool = False) -> Query:
+        """What is measured; `fitting`: with the weight that it has for the objective."""
+        query, schema = self.query, self.query.schema
+        weight = query.weight * (self.counts if fitting else 1.0)
+        rows = {i: self.pieces[i].rows_of_groups for i in self.grouped}
+        if query.joint is not None:
+            joint = rows.get(0, query.joint)
+            return Query(schema, query.attributes, matrix=joint, weight=weight, name=name)
+        factors = {
+            attribute: Custom(rows[i]) if i in rows else factor
+            for i, (attribute, factor) in enumerate(query.factors.items())
+        }
+        return Query(schema, factors, weight=weight, name=name)
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """A matrix of a query, measured by its rows or by the groups of values that it tells apart."""
+
+    matrix: Matrix
+    problem: Problem
+
+    @property
+    def by_value(self) -> bool:
+        """Whether its rows are the values."""
+        return isinstance(self.matrix, IdentityMatrix)
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return self.matrix.shape[0]
+
+    @cached_property
+    def _first(self) -> IntArray:
+        """The first value of every group, but of those that no row looks at."""
+        first = np.unique(self.matrix.column_kinds(), return_index=True)[1]
+        seen = self.matrix.take_columns(first).any(axis=0)
+        return first[seen] if seen.any() else first
+
+    @property
+    def groups(self) -> int:
+        """How many groups of values it tells apart."""
+        return len(self._first)
+
+    @property
+    def rows_of_groups(self) -> Array:
+        """A row for every group."""
+        kinds = self.matrix.column_kinds()
+        return np.asarray(kinds == kinds[self._first][:, None], dtype=np.float64)
+
+    @cached_property
+    def dearest(self) -> float:
+        """‖a‖ of the dearest column."""
+        power = self.problem.drawn.power
+        return float((np.abs(self.matrix.dense()) ** power).sum(axis=0).max())
+
+    @property
+    def better_by_groups(self) -> bool:
+        """Whether noise on groups is less than noise on rows, at the cost of one record."""
+        drawn = self.problem.drawn
+        if not drawn.takes(lambda: _whole(self.matrix.dense())):
+            return True
+        return self.norm(grouped=True) < self.dearest**drawn.degree * self.norm(grouped=False)
+
+    def norm(self, grouped: bool) -> float:
+        """Of the variances of its rows."""
+        return self._norm(self._squares if grouped else np.ones(self.rows))
 
     @cached_property
     def _squares(self) -> Array:
-        """‖w‖² of every row."""
-        return self.query.matrix.row_squares()
+        """‖w‖² of every row over groups."""
+        return np.asarray((self.matrix.take_columns(self._first) ** 2).sum(axis=1))
 
     @property
     def _power(self) -> float:
@@ -147,11 +238,11 @@ class _Table:
         return float(np.linalg.norm(variances, self._power))
 
     @property
-    def cell(self) -> float:
-        """How much a cell counts, in units of a row."""
+    def counts(self) -> float:
+        """How much a group counts, in units of a row."""
         if isinstance(self.problem.goal, ConvexLoss):
             return float(self._squares.mean())
-        return self._norm(self._squares) / self._norm(np.ones(self.cells))
+        return self._norm(self._squares) / self._norm(np.ones(self.groups))
 
 
 def _whole(values: Array) -> bool:

@@ -121,9 +121,18 @@ class Query:
         return tuple(
             factor_name(self.schema, n, f)
             if isinstance(f, Identity) or (isinstance(f, Level) and len(f.levels) == 1)
-            else n
+            else self._heading(n, f)
             for n, f in self.factors.items()
         )
+
+    def _heading(self, name: str, factor: Factor) -> str:
+        """An attribute, or the level whose groups it counts: no county stands under "tract"."""
+        kind = self.schema[name]
+        if isinstance(factor, Custom) and isinstance(kind, Hierarchical) and name in kind.levels:
+            for level in sorted(kind.levels, key=len, reverse=True):
+                if all(str(label).startswith(f"{level} ") for label in factor.labels):
+                    return self.schema.level_name(name, level)
+        return name
 
     @property
     def levelled(self) -> bool:

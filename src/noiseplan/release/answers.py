@@ -281,7 +281,7 @@ def _shown(value: Hashable, digits: int | None) -> str:
     if value is None or value != value:  # not known
         return "–"
     if digits is not None and isinstance(value, float):
-        return f"{value:,.{digits}f}"
+        return f"{value:z,.{digits}f}"  # z: no zero below zero
     return visible_name(str(value))
 
 

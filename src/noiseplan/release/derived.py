@@ -22,13 +22,19 @@ class Derived(Answers):
     """
 
     def ask(
-        self, question: str, *, level: float = 0.95, simultaneous: bool = False
+        self,
+        question: str,
+        *,
+        values: Values | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
     ) -> Answer | Statistic:
         """The answer to a question in a line of text, as the command line takes it.
 
         "sex, age=25..34 | 35..44", "median(income), region", "share(sex), region=North".
+        `values` are for a mean, as `mean` takes them.
         """
-        answered: Answer | Statistic = self._derived("ask", (question,), level, simultaneous)
+        answered: Answer | Statistic = self._derived("ask", (question, values), level, simultaneous)
         return answered
 
     def mean(
@@ -42,7 +48,8 @@ class Derived(Answers):
     ) -> Statistic:
         """The mean of an attribute for every group.
 
-        Numbers stand for themselves, bins for their midpoints, unless `values` has others.
+        Numbers stand for themselves, bins for their midpoints, unless `values` has others: one for
+        each value, or a mapping from some of them, as in {"99+": 104}.
         """
         found: Statistic = self._derived("mean", (attribute, by, values), level, simultaneous)
         return found

@@ -81,7 +81,7 @@ class Account:
             yield ""
             return
         require_private(sampler)
-        tables, pieces = published(plan.workload), told_pieces(plan.workload)
+        tables, pieces = published(plan.workload), told_pieces(plan.workload, _public_total(plan))
         act = replace(self._charge(plan, follows), tables=tables, pieces=pieces or None)
         with self.ledger.charging(act) as entry:
             yield _text(entry)
@@ -133,12 +133,11 @@ class Account:
                 f"noise of its own and so with other numbers. The earlier release answers at no "
                 f"cost"
             ]
-        public_total = plan.privacy.neighbours == "replace" and total_is_exact(plan) is not False
         return [
             "\n".join(
                 [
                     f"{_named(entries)} released another plan of the same people.",
-                    *both_told(plan.workload, entries, public_total),
+                    *both_told(plan.workload, entries, _public_total(plan) is True),
                     f"What builds on the earlier release agrees with it: {_how_to_build(plan)}",
                 ]
             )
@@ -146,7 +145,9 @@ class Account:
 
     def _other_units(self, plan: Plan, entries: list[Entry]) -> list[str]:
         """Whether earlier releases were for others than this one: persons, households."""
-        others = dict.fromkeys(entry.unit for entry in entries if entry.unit != plan.unit)
+        others = dict.fromkeys(
+            entry.unit for entry in entries if entry.stated_unit not in (None, plan.unit)
+        )
         if not others:
             return []
         return [
@@ -189,6 +190,11 @@ def require_charged(
             f"the ledger and dataset of the earlier release, or release the whole plan: "
             f"plan.release(data, ledger=…, dataset={dataset!r})"
         )
+
+
+def _public_total(plan: Plan) -> bool | None:
+    """Whether a plan tells the total, where it does, as it is; None where it is not public."""
+    return None if plan.privacy.neighbours != "replace" else total_is_exact(plan) is not False
 
 
 def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:

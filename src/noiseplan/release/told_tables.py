@@ -105,10 +105,15 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """A table: its name, and its pieces; attributes without one are summed over."""
+    """A table: its name, and its pieces; attributes without one are summed over.
+
+    Where records are replaced, `exact_total` says whether the total was told as it is or with
+    noise; None is not known.
+    """
 
     name: str
     pieces: tuple[Piece, ...]
+    exact_total: bool | None = True
 
     @cached_property
     def of(self) -> dict[str, Piece]:

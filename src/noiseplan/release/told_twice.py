@@ -3,7 +3,7 @@
 Two releases of the same people have noise of their own. Where a table of the one and a table of the
 other determine a common number, a cell, a sum of cells or the total, it is told twice and
 differently; elsewhere no two tables can disagree. Sums of several tables against others are not
-looked for. A total that is public is the same in both.
+looked for. A total that both tell as it is, because it is public, is the same in both.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ SAID: Final[Mapping[Clash, str]] = {
         "asked"
     ),
 }
+# How a ledger keeps, as a piece of no table, whether the total is public or was told with noise.
+EXACT_TOTAL: Final = ("", "total exactly")
+NOISY_TOTAL: Final = ("", "total with noise")
 # The names of a table now and of one from before, by how they disagree.
 Clashes = Mapping[Clash, Sequence[tuple[str, str]]]
 
@@ -52,13 +55,18 @@ def published(workload: Workload) -> Tables:
     return tuple(tuple(map(_plain, (query.name, *query.attributes))) for query in some)
 
 
-def told_pieces(workload: Workload) -> Tables:
-    """What these tables tell, for a ledger: of each piece the numbers of its tables, its texts."""
+def told_pieces(workload: Workload, public_total: bool | None) -> Tables:
+    """What these tables tell, for a ledger: of each piece the numbers of its tables, its texts.
+
+    Where records are replaced, `public_total` says whether the total is told as it is.
+    """
     tables: dict[Piece, list[int]] = {}
     for number, table in enumerate(_told(workload, Pieces(workload.schema))):
         for piece in table.pieces:
             tables.setdefault(piece, []).append(number)
-    return tuple((" ".join(map(str, numbers)), *piece.texts()) for piece, numbers in tables.items())
+    kept = [(" ".join(map(str, numbers)), *piece.texts()) for piece, numbers in tables.items()]
+    total = [] if public_total is None else [EXACT_TOTAL if public_total else NOISY_TOTAL]
+    return (*total, *kept)
 
 
 def both_told(workload: Workload, entries: Sequence[Entry], public_total: bool) -> list[str]:
@@ -82,18 +90,21 @@ def clashes(workload: Workload, before: Sequence[Told], public_total: bool) -> C
     found: dict[Clash, list[tuple[str, str]]] = defaultdict(list)
     for table in _told(workload, pieces):
         for other in before:
-            clash = _clash(pieces.common(table, other), public_total)
+            clash = _clash(pieces.common(table, other), public_total and other.exact_total)
             if clash is not None:
                 found[clash].append((table.name, other.name))
     return found
 
 
-def _clash(common: Common, public_total: bool) -> Clash | None:
+def _clash(common: Common, public_total: bool | None) -> Clash | None:
+    """How two tables disagree that have something in common; None as a total is not known."""
     if common.something is False or (public_total and common.beyond_total is False):
         return None
+    if public_total is None and common.beyond_total is False:
+        return "perhaps"
     if common.same:
         return "same"
-    if common.something is None or (common.beyond_total is None and public_total):
+    if common.something is None or (common.beyond_total is None and public_total is not False):
         return "perhaps"
     if common.beyond_total is None:
         return "somehow"
@@ -105,14 +116,16 @@ def _before(entries: Sequence[Entry], schema: Schema) -> list[Told]:
     found: dict[object, Told] = {}
     for entry in entries:
         pieces: dict[str, list[Piece]] = defaultdict(list)
+        exact = {EXACT_TOTAL: True, NOISY_TOTAL: False}
+        total = next((exact[each] for each in entry.pieces if each in exact), None)
         for numbers, *texts in entry.pieces:
             piece = Piece.read(texts, schema)
             for number in numbers.split():
                 pieces[number].append(piece)
         for place, (name, *attributes) in enumerate(entry.tables):
-            table = Told(name, _with_unknown(pieces[str(place)], attributes))
+            table = Told(name, _with_unknown(pieces[str(place)], attributes), total)
             key = tuple((piece.attributes, piece.declared, piece.digest) for piece in table.pieces)
-            found.setdefault((name, key), table)
+            found.setdefault((name, key, total), table)
     return list(found.values())
 
 

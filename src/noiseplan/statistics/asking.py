@@ -13,6 +13,7 @@ from noiseplan.queries.questions import (
     named_query,
     read_statistic,
 )
+from noiseplan.statistics.attribute_values import Values
 from noiseplan.statistics.quantiles import quantile
 from noiseplan.statistics.ratios import mean, ratio, share
 from noiseplan.statistics.statistic import Intervals, Statistic
@@ -22,8 +23,13 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 
-def ask(release: Release, question: str, how: Intervals) -> Answer | Statistic:
-    """What a line of text asks: a query of the workload by name, a statistic, or a query."""
+def ask(
+    release: Release, question: str, values: Values | None, how: Intervals
+) -> Answer | Statistic:
+    """What a line of text asks: a query of the workload by name, a statistic, or a query.
+
+    `values` are the numbers that a mean is made of, as `mean` takes them.
+    """
     if not isinstance(question, str):
         raise QueryError(
             f"a question is a line of text, as in ask('sex, age=25..34'); found {question!r}; "
@@ -33,16 +39,22 @@ def ask(release: Release, question: str, how: Intervals) -> Answer | Statistic:
     asked = None
     if named_query(question, workload) is None:
         asked = read_statistic(question, schema)
+    if values is not None and (asked is None or asked.kind != "mean"):
+        raise QueryError(
+            f"{question!r} takes no numbers for values: these are of means, as in mean(age)"
+        )
     if asked is not None:
-        return _statistic(release, asked, how)
+        return _statistic(release, asked, values, how)
     query = ask_query(question, schema, workload)
     return release.answer(query, level=how.level, simultaneous=how.simultaneous)
 
 
-def _statistic(release: Release, asked: AskedStatistic, how: Intervals) -> Statistic:
+def _statistic(
+    release: Release, asked: AskedStatistic, values: Values | None, how: Intervals
+) -> Statistic:
     match asked.kind, asked.arguments:
         case "mean", (attribute,):
-            return mean(release, unquoted(attribute), asked.by, None, how)
+            return mean(release, unquoted(attribute), asked.by, values, how)
         case "median", (attribute,):
             return quantile(release, unquoted(attribute), None, asked.by, how)
         case "quantile", (attribute, *chances) if chances:

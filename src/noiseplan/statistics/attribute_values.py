@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from numbers import Real
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import QueryError
+from noiseplan.errors import QueryError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.schema import Attribute, Binned, Label, Ordinal
+from noiseplan.texts import suggestion
 
 Values: TypeAlias = Mapping[Label, float] | Sequence[float] | Array
 
@@ -41,27 +42,65 @@ def counted(attribute: Attribute) -> Array:
 
 
 def numbers_of(name: str, attribute: Attribute, given: Values | None) -> tuple[Array, str]:
-    """The number of every value in the order, and in words where it comes from."""
-    codes = ordered_codes(attribute)
-    if given is not None:
-        return _given(name, attribute, given, codes), "values as given"
+    """The number of every value in the order, and in words where it comes from.
+
+    Numbers stand for themselves and bins for their midpoints, but for those that `given` maps to
+    other numbers, by their labels or the texts of these; a sequence has a number for each value.
+    """
+    labels = [attribute.labels[code] for code in ordered_codes(attribute)]
+    if given is not None and not isinstance(given, Mapping):
+        return _checked(name, labels, given), "values as given"
+    own = _own_numbers(attribute, labels)
+    named = {} if given is None else _named(attribute, labels, given)
+    if given is None and isinstance(attribute, Binned):
+        edge_numbers(attribute)  # refuses dates
+    lacking = [label for label in labels if label not in named and label not in own]
+    if lacking and given is None:
+        raise _without_number(name, attribute, lacking[0])
+    if lacking:
+        raise QueryError(f"values= has no number for {lacking[0]!r} of {name!r}")
+    rest = any(label not in named for label in labels)
+    if rest and given:
+        _require_values(name, attribute, given)
+    about = [*(["values as given"] if named else []), *([_about(name, attribute)] if rest else [])]
+    return _checked(name, labels, [(own | named)[label] for label in labels]), "; ".join(about)
+
+
+def _own_numbers(attribute: Attribute, labels: Sequence[Label]) -> dict[Label, float]:
+    """The numbers that values stand for by themselves: those of an order, and middles of bins."""
     if isinstance(attribute, Binned):
-        return _midpoints(name, attribute), _about_midpoints(name, attribute)
-    labels = [attribute.labels[code] for code in codes]
-    if not attribute.ordered or not all(map(_is_number, labels)):
-        raise QueryError(
-            f"the mean of {name!r} needs a number for each value, and {name!r} is "
-            f"{attribute.describe()}; give them in Python, release.mean({name!r}, "
-            f"values={{{labels[0]!r}: 1.0, …}})"
-            + (f", or ask for the median: median({name})" if attribute.ordered else "")
-        )
-    return np.array([float(label) for label in labels]), f"values: the numbers of {name!r}"
+        edges = np.array([] if attribute.dated else attribute.places)
+        middles = ((edges[:-1] + edges[1:]) / 2).tolist()
+        return {label: x for label, x in zip(labels, middles, strict=False) if isfinite(x)}
+    numbers = filter(_is_number, labels if attribute.ordered else ())
+    return {label: float(cast("float", label)) for label in numbers}
 
 
 def _is_number(label: object) -> bool:
     if isinstance(label, bool) or not isinstance(label, Real):
         return False
     return isfinite(label)
+
+
+def _about(name: str, attribute: Attribute) -> str:
+    if not isinstance(attribute, Binned):
+        return f"values: the numbers of {name!r}"
+    beyond = ", also for numbers beyond the edges" if attribute.clip else ""
+    return f"values: the midpoints of the bins of {name!r}{beyond}"
+
+
+def _without_number(name: str, attribute: Attribute, lacking: Label) -> QueryError:
+    if isinstance(attribute, Binned):
+        why = f"bin, and {lacking} has no middle"
+    else:
+        why = f"value, and {name!r} is {attribute.describe()}: {lacking!r} has none"
+    call = f"mean({name!r}, values={{{lacking!r}: 1.0, …}})"
+    median = f", or ask for the median: median({name})" if attribute.ordered else ""
+    return QueryError(
+        f"the mean of {name!r} needs a number for each {why}; give it one: "
+        + remedy("give values", call, f"{lacking}=NUMBER")
+        + median
+    )
 
 
 def edge_numbers(attribute: Binned) -> Array:
@@ -74,35 +113,29 @@ def edge_numbers(attribute: Binned) -> Array:
     return np.array(attribute.places)
 
 
-def _midpoints(name: str, attribute: Binned) -> Array:
-    edges = edge_numbers(attribute)
-    if not np.isfinite(edges).all():
-        last = attribute.stated - 1
-        open_bins = [(0, edges[0]), (last, edges[-1])]
-        ends = [str(attribute.labels[i]) for i, edge in open_bins if not isfinite(edge)]
-        raise QueryError(
-            f"the mean of {name!r} needs a number for each bin, and {' and '.join(ends)} has no "
-            f"middle: give one for each of the {attribute.stated} bins, mean({name!r}, "
-            f"values=[…]), or ask for the median"
-        )
-    return np.asarray((edges[:-1] + edges[1:]) / 2)
+def _named(
+    attribute: Attribute, labels: Sequence[Label], given: Mapping[Label, float]
+) -> dict[Label, float]:
+    """The numbers that are given for some labels; 99 stands for 99+."""
+    names: dict[Label, Sequence[Label]] = {label: (label, str(label)) for label in labels}
+    if isinstance(attribute, Ordinal) and attribute.clip:
+        names[labels[-1]] = (labels[-1], attribute.values[-1], str(attribute.values[-1]))
+    found = {
+        label: [given[each] for each in called if each in given] for label, called in names.items()
+    }
+    return {label: numbers[0] for label, numbers in found.items() if numbers}
 
 
-def _about_midpoints(name: str, attribute: Binned) -> str:
-    beyond = ", also for numbers beyond the edges" if attribute.clip else ""
-    return f"values: the midpoints of the bins of {name!r}{beyond}"
+def _require_values(name: str, attribute: Attribute, given: Mapping[Label, float]) -> None:
+    """Refuse a number for what is no value: beside values that keep theirs it would be lost."""
+    known = [*attribute.labels, *(attribute.values if isinstance(attribute, Ordinal) else ())]
+    texts = {str(label) for label in known}
+    for key in given:
+        if key not in known and key not in texts:
+            raise QueryError(f"values= names {key!r}, no value of {name!r}{suggestion(key, texts)}")
 
 
-def _given(name: str, attribute: Attribute, given: Values, codes: IntArray) -> Array:
-    labels = [attribute.labels[code] for code in codes]
-    if isinstance(given, Mapping):
-        last = attribute.values[-1] if isinstance(attribute, Ordinal) and attribute.clip else None
-        if last is not None and last in given:  # 99 stands for 99+
-            given = {attribute.labels[attribute.stated - 1]: given[last], **given}
-        missing = [label for label in labels if label not in given]
-        if missing:
-            raise QueryError(f"values= has no number for {missing[0]!r} of {name!r}")
-        given = [given[label] for label in labels]
+def _checked(name: str, labels: Sequence[Label], given: Sequence[float] | Array) -> Array:
     numbers = np.asarray(given)
     if numbers.shape != (len(labels),) or numbers.dtype.kind not in "iuf":
         raise QueryError(

@@ -20,7 +20,7 @@ from noiseplan.escaping import cell
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 from noiseplan.queries.questions import ask_query
-from noiseplan.release.answers import Answer
+from noiseplan.release.answers import Answer, renamed
 from noiseplan.release.release import Release
 from noiseplan.storage.table_files import BATCH, ERRORS, table_files, table_titles
 
@@ -113,7 +113,9 @@ def _difference(path: Path, answer: Answer) -> Difference | None:
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file)
         header = [str(cell(name)) for name in (*answer.axes(), *numbers)]
-        if next(rows, None) != header:
+        # Files from before levels were told apart have the attribute above groups of a level.
+        earlier = [str(cell(name)) for name in (*renamed(answer.query.factors), *numbers)]
+        if next(rows, None) not in (header, earlier):
             return Difference(f" has other columns than {', '.join(header)}", of_labels=True)
         start = 0
         for batch, labels in _batches(rows, _labels(answer)):

@@ -128,11 +128,11 @@ def with_fitting_digits(columns: Mapping[str, Column]) -> dict[str, Column]:
     """
     errors = np.asarray(next((columns[n] for n in ERRORS if n in columns), ()), dtype=float)
     told = errors[(errors > 0) & np.isfinite(errors)]
-    if not told.size:
-        return dict(columns)
-    places = max(DIGITS - 1 - int(np.floor(np.log10(told.min()))), 0)
+    places = max(DIGITS - 1 - int(np.floor(np.log10(told.min()))), 0) if told.size else None
     return {
-        name: np.round(values, places) + 0.0 if isinstance(values, np.ndarray) else values
+        name: (values if places is None else np.round(values, places)) + 0.0  # no zero below zero
+        if isinstance(values, np.ndarray)
+        else values
         for name, values in columns.items()
     }
 

@@ -36,6 +36,7 @@ from noiseplan.study.settings import (
 from noiseplan.study.tables_asked import find_query, read_predicates, read_query, read_workload
 
 if TYPE_CHECKING:
+    from noiseplan.choosing.continuation import Continuation
     from noiseplan.planning.plan import Plan
     from noiseplan.release.rehearsal import Checked
     from noiseplan.release.release import Release
@@ -128,19 +129,18 @@ class Study:
 
     def release(
         self,
-        plan: Plan,
+        plan: Plan | Continuation,
         data: object,
         seed: int | None = None,
         *,
         details: bool = False,
         tell: Callable[[str], None] = lambda _: None,
-        given: Release | None = None,
     ) -> Release:
         """Spend the budget once, on record where the study names a ledger.
 
         `tell` is called, before the data are read, with what speaks against it and does not stop
-        it: a budget that promises little, an earlier release that will disagree. After an earlier
-        release of the same data, `given`, only what that lacks is measured.
+        it: a budget that promises little, an earlier release that will disagree. With
+        `plan.given(earlier)`, only what that release lacks is measured.
         """
         # Not needed to plan.
         from noiseplan.choosing.continuation import Continuation
@@ -153,19 +153,20 @@ class Study:
             named = self.ledger
             purpose = named.purpose or self.purpose
             how |= {"ledger": named.path, "dataset": named.dataset, "purpose": purpose}
-        more = plan if given is None else plan.given(given)
-        left = more.rest if isinstance(more, Continuation) else more
-        for each in doubts(plan.budget or plan.privacy):
+        if isinstance(plan, Continuation):
+            whole, left, built_on = plan.plan, plan.rest, plan.earlier.recorded
+        else:
+            whole, left, built_on = plan, plan, ""
+        for each in doubts(whole.budget or whole.privacy):
             tell(each)
         if left is not None:
             admission = Admission.of(left, how)  # before the data are compared
-            built_on = "" if given is None else given.recorded
             for each in admission.account.disagreeing(left, built_on):
                 tell(each)
             if told := self._published_data(data):
                 admission.account.note_refusal(left, "a code list that is the data", False)
                 raise StudyError(f"{told} Nothing was spent")
-        made: Release = more.release(self.as_declared(data), **how)
+        made: Release = plan.release(self.as_declared(data), **how)
         return replace(made, title=self.title, purpose=self.purpose)
 
     def as_declared(self, data: object) -> object:
@@ -180,13 +181,10 @@ class Study:
         own = self.spelling
         return TextFile(data, missing=own.missing, decimal=own.decimal, thousands=own.thousands)
 
-    def check(
-        self, plan: Plan, data: object, *, details: bool = False, given: Release | None = None
-    ) -> Checked:
+    def check(self, plan: Plan | Continuation, data: object, *, details: bool = False) -> Checked:
         """Look for all that would stop `release`; spends nothing."""
         named = self.ledger
-        more = plan if given is None else plan.given(given)
-        checked: Checked = more.check(
+        checked: Checked = plan.check(
             self.as_declared(data),
             ledger=None if named is None else named.path,
             dataset=None if named is None else named.dataset,

@@ -53,6 +53,7 @@ WORDS: Final = {
     "name database": "a database is named by env:VARIABLE --table NAME",
     "show details": "ask: --details",
     "ask condition": "--where {quoted}",
+    "give values": "--value {quoted}",
     "add table": '[[tables]] query = "{0}" in the study',
     "choose tables": "[output] tables = […] in the study, or none: tables = []",
     "other files": "Tables of databases: --table or --query. Convert other files to one of these.",

@@ -253,14 +253,14 @@ class SubsetRandomizer(Randomizer):
         which = np.searchsorted(np.cumsum(self.shares), chances(source, count), side="right")
         inside = chances(source, count) < self.high[which]
         larger, smaller = nested_subsets(source, self.count - 1, self.sizes[which])
-        others = np.where(inside[:, None], smaller, larger)
         # The others stand at their own numbers, but for the last type, which takes the place of the
         # user's own: a uniform subset of them is the same whatever they are called.
         users, last = np.arange(count), self.count - 1
         held = np.empty((count, self.count), dtype=np.bool_)
-        held[:, :last] = others
+        smaller |= ~inside[:, None]
+        np.logical_and(larger, smaller, out=held[:, :last])  # the smaller one is part of the larger
         if last:
-            held[:, last] = others[users, np.minimum(types, last - 1)]
+            held[:, last] = held[users, np.minimum(types, last - 1)]
         held[users, types] = inside
         return held
 

@@ -79,6 +79,6 @@ def _of_size(
         up_to, below_ = keys <= last, keys < last
         # No other has the key of the last one, neither among the chosen nor among the rest.
         fine = (up_to.sum(axis=1) == size) & (below_.sum(axis=1) == size - 1)
-        larger[open_[fine]], smaller[open_[fine]] = up_to[fine], below_[fine]
+        larger[open_], smaller[open_] = up_to, below_
         open_ = open_[~fine]
     return larger, smaller

@@ -12,7 +12,7 @@ import json
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from noiseplan.noise.randomness import Source, SystemSource
 from noiseplan.paths import checked_path
 from noiseplan.privacy.rounding import text_up
 from noiseplan.schema import Schema
+from noiseplan.texts import suggestion
 
 MAGIC = b"NZRD"
 VERSION = 1
@@ -40,6 +41,12 @@ LARGEST_TABLE = 4096
 # Bytes that a file may ask for when it is read, for what it says of itself and for everything
 # together; longer files may ask for so many times their length.
 LARGEST_HEAD, _MEMORY, _TIMES = 1 << 22, 1 << 29, 64
+
+
+def _mistyped(found: Sequence[str], missing: Sequence[str]) -> str:
+    """The end of a message, where a name that is none looks like one that is missing."""
+    near = ((name, suggestion(name, missing)) for name in found)
+    return next((f". {name!r} is no attribute{meant}" for name, meant in near if meant), "")
 
 
 class Room:
@@ -195,7 +202,8 @@ class Randomizer(ABC):
             )
         missing = [name for name in names if name not in columns]
         if missing:
-            raise ReportError(f"no values of {missing}; a report needs all of {list(names)}")
+            meant = _mistyped([name for name in columns if name not in names], missing)
+            raise ReportError(f"no values of {missing}; a report needs all of {list(names)}{meant}")
         codes = {name: self._codes(name, columns[name]) for name in names}
         lengths = {name: len(column) for name, column in codes.items()}
         if len(set(lengths.values())) > 1:

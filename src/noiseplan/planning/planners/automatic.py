@@ -66,8 +66,8 @@ LOW_RANK_CELLS: Final = 1024
 # From so many cells on, a matrix over one attribute is such a matrix too.
 MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows
-# have in common never makes up for that.
-FAR_WORSE: Final = 1.5
+# have in common seldom makes up for that. On cells of tables it does more often, up to 3 times.
+FAR_WORSE, CELLS_FAR_WORSE = 1.5, 4.0
 # Cells that faint noise is tried on.
 FAINT_CELLS: Final = 2**20
 # Noise on single rows is what a plan of pure DP is never worse than, but for rounding.
@@ -256,7 +256,7 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
     if _family(problem).has_optimum and _at_the_optimum(best):
         return None
     at_one = _at_cost_one(problem, reached(problem, best))
-    return noise_on_rows.untried(problem) or _on_rows(problem, at_one)
+    return noise_on_rows.untried(problem) or _on_rows(problem, FAR_WORSE * at_one)
 
 
 def _each_table(problem: Problem, best: Candidate) -> Candidate | str | None:
@@ -266,16 +266,17 @@ def _each_table(problem: Problem, best: Candidate) -> Candidate | str | None:
     by_cells = SomeByCells.of(problem)
     if not isinstance(by_cells, SomeByCells):
         return by_cells
-    found = _on_rows(by_cells.forward(problem), _at_cost_one(problem, reached(problem, best)))
+    at_one = _at_cost_one(problem, reached(problem, best))
+    found = _on_rows(by_cells.forward(problem), CELLS_FAR_WORSE * at_one)
     return by_cells.back(found) if isinstance(found, Candidate) else found
 
 
-def _on_rows(problem: Problem, best: float) -> Candidate | str:
-    """Noise on all rows, unless it is far worse than the best so far, at a cost of one."""
+def _on_rows(problem: Problem, hopeless: float) -> Candidate | str:
+    """Noise on all rows, unless each by itself is worse than this at a cost of one."""
     with one_thread(problem.design):
         rows = noise_on_rows.on_rows(problem)
         try:
-            return WORSE if rows.value > FAR_WORSE * best else rows.made()
+            return WORSE if rows.value > hopeless else rows.made()
         except PlanError:  # nothing differs between records, or noise too large to be drawn
             return UNMEASURED
 
@@ -293,6 +294,14 @@ def _workload_matrix(problem: Problem, best: Candidate) -> Candidate | str | Non
         return laplace_matrix.solve(asked)
     except PlanError:  # as above
         return UNMEASURED
+
+
+def _one_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """One matrix over many cells; over few, and over few classes, the families have tried it."""
+    few = problem.size <= laplace_choice.MATRIX_CELLS
+    if _family(problem).has_optimum or few or not isinstance(_classes(problem), str):
+        return None
+    return laplace_choice.larger(problem, best)
 
 
 def _at_the_optimum(best: Candidate) -> bool:
@@ -363,6 +372,7 @@ CHALLENGERS: Final = (
     ("own rows", _own_rows),
     ("rows or cells of each table", _each_table),
     ("workload", _workload_matrix),
+    ("matrix", _one_matrix),
 )
 # Rows of small integers, which are the best where noise is of less than one count.
 FAINT_CHALLENGERS: Final = (("own rows", _faint_rows), ("identity", _faint_identity))

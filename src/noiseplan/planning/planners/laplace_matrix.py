@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -10,9 +11,18 @@ import scipy.sparse as sp
 from noiseplan.arrays import IntArray
 from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.optimize.laplace_allocation import Loss
-from noiseplan.optimize.p_identity import best_p_identity, improve, improve_rows, strategy
+from noiseplan.optimize.p_identity import (
+    STEPS,
+    best_of_many,
+    best_p_identity,
+    improve,
+    improve_rows,
+    strategy,
+)
 from noiseplan.planning.attribute_strategies import FAINT
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
@@ -31,8 +41,11 @@ from noiseplan.planning.table_losses import largest, smooth_loss
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design
+from noiseplan.progress import progress
 
 BITS = 14
+# Above so many cells that are told apart a descent takes many seconds, and few are made.
+DEAR_CELLS = 800
 # Cells are one if their columns agree to so many digits.
 TOLD_DIGITS = 14
 # How much of the budget the identity has where the rows of tables are the start.
@@ -67,19 +80,32 @@ def solve(problem: Problem) -> Candidate:
         if problem.planner == "workload":
             rows = _rows(problem.design)
             return measured_rows(problem, rows, "workload", whole=True)
-        return p_identity(problem, table_plans.measuring(problem, "auto"))
+        return p_identity(problem, rows_of(table_plans.measuring(problem, "auto")))
 
 
-def p_identity(problem: Problem, tables: Candidate, anew: bool = True) -> Candidate:
-    """The best p-identity strategy found; the rows of a plan of tables are one place to start, the
-    only one if not `anew`."""
+def p_identity(problem: Problem, rows: Array, anew: bool = True) -> Candidate:
+    """The best p-identity strategy found; rows of another plan are one place to start, the only one
+    if not `anew`."""
+    found = better_than(problem, rows, inf, anew)
+    assert found is not None  # nothing is better than what is infinitely bad
+    return found
+
+
+def better_than(problem: Problem, rows: Array, known: float, anew: bool = True) -> Candidate | None:
+    """The same, if its total variance is below what is `known` with continuous noise."""
     gram = problem.design.gram()
     cells, groups = _told_apart(gram)
-    extra, told = _extra(tables, groups), gram[np.ix_(cells, cells)]
-    if anew or extra is None:
-        _, theta = best_p_identity(told, extra)
+    extra, told = _extra(rows, groups), gram[np.ix_(cells, cells)]
+    unit = 2.0 / problem.epsilon**2
+    if len(cells) > DEAR_CELLS:
+        with progress("searching for one matrix", 2 * STEPS) as advance:
+            value, theta = best_of_many(told, extra, known / unit, advance)
+    elif anew or extra is None:
+        value, theta = best_p_identity(told, extra)
     else:
-        _, theta = improve(told, extra)
+        value, theta = improve(told, extra)
+    if value * unit >= known:
+        return None
     if not isinstance(problem.goal, TotalVariance):
         rows = np.vstack([query.dense()[:, cells] for query in problem.workload])
         # A loss of the user's own is of variances as they are; others are the same in any unit.
@@ -113,9 +139,16 @@ def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
     return first, kind.reshape(-1)
 
 
-def _extra(tables: Candidate, groups: IntArray) -> Array | None:
-    """The rows of a plan of tables over groups of cells, in units of a faint identity."""
-    rows = tables.mechanism.dense_rows()[:, np.unique(groups, return_index=True)[1]]
+def rows_of(candidate: Candidate) -> Array:
+    """The rows of a plan over all cells, each over the size of its noise, all in one unit."""
+    mechanism = candidate.mechanism
+    tables = isinstance(mechanism, TablesMechanism)
+    return mechanism.dense_rows() if tables else mechanism.unit_rows()
+
+
+def _extra(rows: Array, groups: IntArray) -> Array | None:
+    """The rows of another plan over groups of cells, in units of a faint identity."""
+    rows = rows[:, np.unique(groups, return_index=True)[1]]
     several = np.abs(rows[np.count_nonzero(rows, axis=1) > 1])
     if not 0 < len(several) <= rows.shape[1]:
         return None
@@ -157,8 +190,7 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
 def _value(problem: Problem, matrix: Array) -> float:
     """Σ weight · variance with continuous noise, before anything is rounded."""
     scale = float(largest_change(matrix, problem.neighbours)) / problem.epsilon
-    inverse = np.linalg.pinv(matrix, rcond=1e-10)
-    return float(2 * scale**2 * np.einsum("ir,ij,jr->", inverse, problem.design.gram(), inverse))
+    return float(2 * scale**2 * (problem.design.gram() * LeastSquares(matrix).spread).sum())
 
 
 PLANNER: Final = Planner(("matrix", "workload"), solve, refuses, LAPLACE_CELLS)

@@ -279,3 +279,24 @@ def test_commands_print_by_the_console_alone() -> None:
     sources = Path(nz.__file__).parent.joinpath("cli").glob("*.py")
     other = re.compile(r"click\.(echo|secho|style)|(?<!\.)\bprint\(|sys\.std(out|err)\.write")
     assert [path.name for path in sources if other.search(path.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ["answer", "out", "--where", "age < 3", "--where", "sex = 'F'"],
+        ["release", "study.toml", "people.csv", "-o", "one", "--output", "two"],
+        ["local", "answer", "counts", "--where", "age < 3", "--where", "sex = 'F'"],
+    ],
+)
+def test_an_option_of_one_value_is_not_taken_twice(folder: Path, order: list[str]) -> None:
+    """The last would count, and the other be lost without a word."""
+    result = run(*order)
+    assert result.exit_code == 2 and "is given twice, and only one can be meant" in result.output
+    assert not nz.Ledger("a.ledger").entries() and not Path("two").exists()
+
+
+def test_options_that_may_be_repeated_are(folder: Path) -> None:
+    assert release("out").exit_code == 0
+    assert run("valid", "out", "-o", "v", "--table", "age", "--table", "sex").exit_code == 0
+    assert run("answer", "out", "age", "--json", "--json").exit_code == 0

@@ -159,6 +159,12 @@ def test_a_page_takes_no_other_tables(out: Path) -> None:
     assert "valid tables taken from" in report(out)
     assert "anew: those in" in report(out, "--integers")
     assert "have another total, or other numbers" in report(out, "--total", "50")
+    said = (target / "changes.json").read_text(encoding="utf-8")
+    changed = json.dumps(json.loads(said) | {"largest_sum": 99.0, "mean_move": "x"})
+    (target / "changes.json").write_text(changed, encoding="utf-8")
+    assert f"anew: those in {str(target)!r} were changed" in report(out)
+    (target / "changes.json").write_text(said, encoding="utf-8")
+    assert "valid tables taken from" in report(out)
     (file,) = target.glob("*age-by-sex.csv")
     rows = read(file)
     text = file.read_text(encoding="utf-8").replace(rows[2]["valid"], "7.0")
@@ -170,3 +176,29 @@ def test_a_page_takes_no_other_tables(out: Path) -> None:
     assert "were changed" in report(out)
     (target / "made_of.json").write_text("no JSON", encoding="utf-8")
     assert "valid tables computed anew; noiseplan valid" in report(out)
+
+
+def test_a_total_that_the_release_contradicts_is_refused(out: Path) -> None:
+    workload = nz.load(out).plan.workload
+    exact = nz.plan(workload, budget=nz.zCDP(0.02), neighbours="replace")
+    seen = CountTensor(workload.schema, np.full((6, 2), 9.0))
+    exact.release(seen, seed=1).save(out.parent / "exact")
+    write = ["valid", str(out.parent / "exact"), "-o", str(out.parent / "v"), "--total"]
+    result = CliRunner().invoke(main, [*write, "5"])
+    assert result.exit_code == 1
+    assert "the release itself tells the total, 108, and not 5" in result.output
+    assert CliRunner().invoke(main, [*write, "108"]).exit_code == 0
+
+
+def test_a_folder_that_is_there_is_refused_before_the_work(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nz.Release, "valid", lambda *_, **how: pytest.fail("it was computed"))
+    result = CliRunner().invoke(main, ["valid", str(out), "-o", str(out)])
+    assert result.exit_code == 1 and "there already" in result.output
+
+
+def test_the_page_says_which_whole_numbers_agree(out: Path) -> None:
+    report(out, "--integers")
+    page = (out / "valid.html").read_text(encoding="utf-8")
+    assert "they agree: on every common margin" in page

@@ -17,6 +17,7 @@ in `COMMANDS`. Errors of noiseplan become one message and an exit code; nothing 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, Final, cast
@@ -57,7 +58,7 @@ INTERRUPTED = 130
 
 
 class Suggesting(click.Group):
-    """A group that says which command was probably meant."""
+    """A group that says which command was probably meant, and takes no option twice."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -65,7 +66,22 @@ class Suggesting(click.Group):
         known = self.list_commands(ctx)
         if args[0] not in known and args[0][:1].isalnum():
             ctx.fail(f"No such command {args[0]!r}{suggestion(args[0], known) or '.'}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and (twice := _given_twice(command, list(rest), ctx)):
+            ctx.fail(f"{twice} is given twice, and only one can be meant.")
+        return name, command, rest
+
+
+def _given_twice(command: click.Command, args: list[str], ctx: click.Context) -> str:
+    """An option that has one value and is given several, of which click would take the last."""
+    with suppress(click.UsageError):  # which is told when the command itself reads them
+        own = click.Context(command, parent=ctx)
+        _, _, order = command.make_parser(own).parse_args(args)
+        for option in order:
+            once = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
+            if once and order.count(option) > 1:
+                return option.opts[-1]
+    return ""
 
 
 class Commands(Suggesting):

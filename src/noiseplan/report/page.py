@@ -136,7 +136,7 @@ def _made_valid(valid: ValidTables | None) -> Markup | str:
         return ""
     told = valid.changes
     words = (
-        f"These are valid tables: no count is negative, and tables agree with each other. "
+        f"These are valid tables: no count is negative, and they agree: {valid.agreement}. "
         f"{told.negative:,} of {told.cells:,} cells were negative before; cells moved by "
         f"{told.mean_move:.2g} standard errors in the mean, at most by {told.largest_move:.2g}; "
         f"margins and sums asked for by at most {told.largest_sum:.2g} of their own. The nearest "

@@ -85,6 +85,16 @@ class Changes:
         )
 
 
+def new_folder(folder: str | PathLike[str]) -> Path:
+    """Where tables are to be written; refused where something is."""
+    target = checked_path(folder, StorageError)
+    if target.exists():
+        raise StorageError(
+            f"{str(folder)!r} is there already and was left alone; choose a new name"
+        )
+    return target
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ValidTables(Tables):
     """Tables that could be true: no count negative, and any two agree on what they share.
@@ -247,13 +257,9 @@ class ValidTables(Tables):
         self, folder: str | PathLike[str], *, tables: Iterable[Sequence[str] | str] | None = None
     ) -> None:
         """Write the tables, or some, to a new folder as CSV and Parquet."""
-        target = checked_path(folder, StorageError)
+        target = new_folder(folder)
         named = self.names if tables is None else tables
         chosen = [(one,) if isinstance(one, str) else tuple(one) for one in named]
-        if target.exists():
-            raise StorageError(
-                f"{str(folder)!r} is there already and was left alone; choose a new name"
-            )
         levels = self.by_level(chosen)
         if (many := len(chosen) + len(levels)) > MOST_TABLES:
             raise StorageError(
@@ -302,7 +308,7 @@ class ValidTables(Tables):
             f"  moved       {told.mean_move:.2g} standard errors in the mean of all cells, at most "
             f"{told.largest_move:.2g} ({told.largest_at})",
             *self._moved_sums(),
-            f"  agree       {self._agreement()}",
+            f"  agree       {self.agreement}",
             f"  solved      {told.solved_in_words}",
         ]
         if self.public:
@@ -327,7 +333,9 @@ class ValidTables(Tables):
             f"own ({told.largest_sum_at})"
         ]
 
-    def _agreement(self) -> str:
+    @property
+    def agreement(self) -> str:
+        """Which tables agree, and how well."""
         told = self.changes
         if self.integers and any(len(s) > 2 for s in self.tables):
             return (

@@ -1,7 +1,8 @@
 """Valid tables that were written to a folder, read again where they are those of a release.
 
 Beside its tables a folder has `made_of.json`: a digest of the release, what was public, and a
-digest of the numbers. Only tables of a whole release are known so, made as `noiseplan valid` does.
+digest of the numbers and of `changes.json`. Only tables of a whole release are known so, made as
+`noiseplan valid` does.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Wanted:
         made.save(folder)
         stems = [row["file"] for row in _rows(folder / "index.csv")]
         files = dict(zip(stems, map(list, made.names), strict=False))  # levels come behind them
-        told = {"release_sha256": digest_of(release), "tables_sha256": _digest(made.tables)}
+        digest = _digest(read_json(folder / "changes.json"), made.tables)
+        told = {"release_sha256": digest_of(release), "tables_sha256": digest}
         asked = {"total": self.total, "integers": self.integers}
         write_json(folder / MADE_OF, {**told, **asked, "files": files})
 
@@ -65,9 +67,10 @@ class Wanted:
             values = [row["valid"] for row in _rows(folder / f"{Path(stem).name}.csv")]
             shape = tuple(source.schema.shape[i] for i in one)
             tables[one] = np.array(values, np.int64 if self.integers else float).reshape(shape)
-        if _digest(tables) != told["tables_sha256"]:
-            raise ValueError(folder)
         changes = read_json(folder / "changes.json")
+        changed = _digest(changes, tables) != told["tables_sha256"]
+        if changed or any((table < 0).any() for table in tables.values()):
+            raise ValueError(folder)
         kept = {field.name: changes[field.name] for field in fields(Changes)}
         moved = Changes(**kept | {"filled": tuple(kept["filled"])})
         made = ValidTables(source, tables, {}, self.integers, moved)
@@ -92,9 +95,10 @@ def digest_of(release: Release) -> str:
     return hash_of({"plan": plan_hash(release.plan)}, blocks)
 
 
-def _digest(tables: Mapping[Set, Table]) -> str:
-    """SHA-256 of the numbers of all tables, as files have them: no zero is below zero."""
-    return hash_of({}, {str(one): np.asarray(table) + 0 for one, table in tables.items()})
+def _digest(changes: Json, tables: Mapping[Set, Table]) -> str:
+    """SHA-256 of what is said of the tables and of their numbers, as files have them: no zero is
+    below zero."""
+    return hash_of(changes, {str(one): np.asarray(table) + 0 for one, table in tables.items()})
 
 
 def _rows(path: Path) -> csv.DictReader[str]:

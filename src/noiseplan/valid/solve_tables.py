@@ -225,6 +225,7 @@ def _public_tables(
     known: dict[Set, Array] = {}
     if total is not None:
         known[()] = np.array(checked_total(total))
+        _require_own_total(source, float(total))
     for names, counts in _mapping("public", public).items():
         one, table = _in_order(source, names, counts, "the public table")
         counts_in_order = table.astype(np.float64)
@@ -239,6 +240,15 @@ def _public_tables(
     if integers and any((table != np.round(table)).any() for table in known.values()):
         raise DataError("integers=True needs public tables and a total in whole numbers")
     return known
+
+
+def _require_own_total(source: Unbiased, total: float) -> None:
+    """Refuse another total than the one that the release tells without noise."""
+    if source.plan is None or source.plan.privacy.neighbours != "replace":
+        return
+    told, noise = float(source.estimate(())), float(source.variance(()))
+    if noise == 0 and abs(told - total) > 0.5:
+        raise DataError(f"the release itself tells the total, {told:,.0f}, and not {total:,.6g}")
 
 
 def checked_total(total: float) -> float:

@@ -168,7 +168,9 @@ def test_values_without_a_number_of_their_own_are_given_one(folder: Path, tmp_pa
     [
         (["mean(income)"], 'give it one: --value "[20, inf]=NUMBER"'),
         (["mean(sex)"], '--value "F=NUMBER"'),
-        (["mean(income)", "--value", "20=35"], "has no number for '[20, inf]'"),
+        (["mean(income)", "--value", "20=35"], "names '20', no value of 'income'"),
+        (["mean(income)", "--value", "[0, 10)=5"], "has no number for '[20, inf]'"),
+        (["mean(age)", "--value", "20=3", "--value", "20=4"], "two numbers to one value"),
         (["mean(age)", "--value", "40=35"], "names '40', no value of 'age'"),
         (["mean(age)", "--value", "20"], "--value is LABEL=NUMBER, as in 99+=104; found '20'"),
         (["mean(age)", "--value", "20=old"], "found '20=old'"),

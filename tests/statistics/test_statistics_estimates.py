@@ -419,6 +419,15 @@ def test_the_last_of_clipped_numbers_has_a_number_under_either_name() -> None:
             release.mean("age", values={"3+": 7.0, wrong: 1.0})
     with pytest.raises(nz.NoiseplanError, match=r"no number for '3\+'"):
         release.mean("age", values={0: 7.0})
+    with pytest.raises(nz.NoiseplanError, match=r"two numbers for '3\+'"):
+        release.mean("age", values={3: 7.0, "3+": 8.0})
     with pytest.raises(nz.NoiseplanError, match=r"mean\('age', values=\{'3\+': 1.0, …\}\)"):
         release.mean("age")
     assert release.plot("age").to_dict()["$schema"]
+
+
+def test_a_number_for_what_is_left_out_is_refused() -> None:
+    schema = nz.Schema({"age": nz.Ordinal(range(3), missing="not stated")})
+    release = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(1.0)).release({"age": [0, 1, None]})
+    with pytest.raises(nz.NoiseplanError, match="names 'not stated', no value of 'age'"):
+        release.mean("age", values={"not stated": 9.0})

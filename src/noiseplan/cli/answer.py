@@ -90,6 +90,8 @@ def command(
     if numbers and where is not None:
         raise click.UsageError("--value is for means, and not for a condition")
     values = dict(map(_value, numbers)) or None
+    if values and len(values) < len(numbers):
+        raise click.UsageError("--value gives two numbers to one value")
     form = {name: how.pop(name) for name in ("as_csv", "as_json")}
     release = open_release(folder)
     if where is not None:

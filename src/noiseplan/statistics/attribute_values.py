@@ -57,11 +57,11 @@ def numbers_of(name: str, attribute: Attribute, given: Values | None) -> tuple[A
     lacking = [label for label in labels if label not in named and label not in own]
     if lacking and given is None:
         raise _without_number(name, attribute, lacking[0])
-    if lacking:
-        raise QueryError(f"values= has no number for {lacking[0]!r} of {name!r}")
     rest = any(label not in named for label in labels)
     if rest and given:
-        _require_values(name, attribute, given)
+        _require_values(name, attribute, labels, given)
+    if lacking:
+        raise QueryError(f"values= has no number for {lacking[0]!r} of {name!r}")
     about = [*(["values as given"] if named else []), *([_about(name, attribute)] if rest else [])]
     return _checked(name, labels, [(own | named)[label] for label in labels]), "; ".join(about)
 
@@ -123,12 +123,16 @@ def _named(
     found = {
         label: [given[each] for each in called if each in given] for label, called in names.items()
     }
+    if twice := next((label for label, numbers in found.items() if len(set(numbers)) > 1), None):
+        raise QueryError(f"values= has two numbers for {twice!r}")
     return {label: numbers[0] for label, numbers in found.items() if numbers}
 
 
-def _require_values(name: str, attribute: Attribute, given: Mapping[Label, float]) -> None:
+def _require_values(
+    name: str, attribute: Attribute, labels: Sequence[Label], given: Mapping[Label, float]
+) -> None:
     """Refuse a number for what is no value: beside values that keep theirs it would be lost."""
-    known = [*attribute.labels, *(attribute.values if isinstance(attribute, Ordinal) else ())]
+    known = [*labels, *(attribute.values if isinstance(attribute, Ordinal) else ())]
     texts = {str(label) for label in known}
     for key in given:
         if key not in known and key not in texts:

@@ -205,6 +205,20 @@ def test_one_matrix_from_tables_where_it_was_tried_over_classes() -> None:
     assert plan.total_variance <= 1.001 * matrix.total_variance
 
 
+def test_one_matrix_from_tables_of_classes() -> None:
+    """The best so far are tables over 13 classes of 360 cells, which ended in a refusal."""
+    schema = nz.Schema.from_sizes({"a": 15, "b": 2, "c": 12})
+    first = nz.Custom(np.array([[3.0, 0.0], [1.0, 0.0]]))
+    workload = nz.Workload(
+        [nz.Query(schema, [], weight=0.3), nz.Query(schema, {"b": first, "c": nz.Identity()})]
+    )
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), noise="laplace")
+    assert plan.considered[0][0] == "tables over 13 classes of cells"
+    assert ("matrix", "not clearly better") in plan.considered
+    # Noise on 13 classes, each of variance 2: rows of one class times 3 and 1, and the sum of all.
+    assert plan.total_variance <= (240 + 0.3 * 2 * 13) * (1 + 1e-6)
+
+
 def test_one_matrix_over_classes_of_more_cells() -> None:
     """2,520 cells, of which 840 are told apart: more than one matrix may have, and fewer."""
     schema = nz.Schema.from_sizes({"a": 10, "b": 28, "c": 9})

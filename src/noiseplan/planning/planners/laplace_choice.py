@@ -83,7 +83,10 @@ def larger(problem: Problem, best: Candidate) -> Candidate | str:
     found = None if problem.size <= LAPLACE_CELLS else smaller(problem, LAPLACE_CELLS)
     if isinstance(found, str):
         return cells
-    small, rows = problem, laplace_matrix.rows_of(best)
+    try:
+        small, rows = problem, laplace_matrix.rows_of(best)
+    except PlanError:  # rows that nobody writes down
+        return cells
     if found is not None:
         small = found.forward(problem)
         rows = rows[:, np.unique(found.cells.of_cells(), return_index=True)[1]]

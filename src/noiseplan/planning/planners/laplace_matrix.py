@@ -11,8 +11,10 @@ import scipy.sparse as sp
 from noiseplan.arrays import IntArray
 from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.optimize.laplace_allocation import Loss
 from noiseplan.optimize.p_identity import (
@@ -141,7 +143,12 @@ def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
 
 def rows_of(candidate: Candidate) -> Array:
     """The rows of a plan over all cells, each over the size of its noise, all in one unit."""
-    mechanism = candidate.mechanism
+    return _written_out(candidate.mechanism)
+
+
+def _written_out(mechanism: Mechanism) -> Array:
+    if isinstance(mechanism, ReducedMechanism):
+        return _written_out(mechanism.small)[:, mechanism.cells.of_cells()]
     tables = isinstance(mechanism, TablesMechanism)
     return mechanism.dense_rows() if tables else mechanism.unit_rows()
 

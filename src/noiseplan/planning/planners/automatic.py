@@ -233,18 +233,15 @@ def _classes(problem: Problem) -> SmallerDomain | str:
 
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The optimum where the rank is low, however many cells there are."""
-    if not _family(problem).has_optimum or _at_the_optimum(best, BETTER):
+    if not _family(problem).has_optimum or _at_the_optimum(best):
         return None
     if problem.neighbours == "replace":
-        near = _at_the_optimum(best, WORTH_IT)
-        return None if near else replaced_optimum.unasked(problem)
+        return replaced_optimum.unasked(problem)
     if isinstance(problem.goal, TotalVariance) and alone(problem.design):
         return "not tried for one attribute"  # since what was planned is its optimum
     reason = row_space_plans.untried(problem)
     if reason is not None:
         return reason
-    if _at_the_optimum(best, WORTH_IT) and not row_space_plans.found_at_once(problem):
-        return None
     return row_space_plans.clearly_better(problem, _at_the_budget(problem, best)) or NOT_BETTER
 
 
@@ -256,7 +253,7 @@ def _at_the_budget(problem: Problem, found: Candidate) -> float:
 
 def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
     """Noise on the rows themselves, unless it is far worse before anything is made of it."""
-    if _family(problem).has_optimum and _at_the_optimum(best, WORTH_IT):
+    if _family(problem).has_optimum and _at_the_optimum(best):
         return None
     at_one = _at_cost_one(problem, reached(problem, best))
     return noise_on_rows.untried(problem) or _on_rows(problem, FAR_WORSE * at_one)
@@ -308,11 +305,10 @@ def _one_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
     return laplace_choice.larger(problem, best)
 
 
-def _at_the_optimum(best: Candidate, worth: float) -> bool:
-    """Whether nothing with Gaussian noise has less than this share: it is proved, or was looked
-    for."""
+def _at_the_optimum(best: Candidate) -> bool:
+    """Whether nothing with Gaussian noise is clearly better: it was looked for."""
     gap = best.optimality.gap
-    return (gap is not None and gap <= 1 - worth) or ("optimal", NOT_BETTER) in best.considered
+    return (gap is not None and gap <= 1 - WORTH_IT) or ("optimal", NOT_BETTER) in best.considered
 
 
 def _faint_rows(problem: Problem, best: Candidate) -> Candidate | None:
@@ -395,7 +391,7 @@ def _optimal(problem: Problem) -> Candidate:
 
 
 FAMILIES: Final = {
-    "gaussian": Family(_gaussian, "optimal", _optimal, True, BETTER, own_name=False),
+    "gaussian": Family(_gaussian, "optimal", _optimal, True, WORTH_IT, own_name=False),
     "laplace": Family(_laplace, "matrix", solve, False, NO_WORSE, own_name=True),
 }
 

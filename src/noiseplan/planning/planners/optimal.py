@@ -26,12 +26,12 @@ from noiseplan.optimize.sm2 import sm2
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.limits import (
-    BETTER,
     EXPLICIT,
     EXPLICIT_CELLS,
     FITTED,
     SMALL_CELLS,
     SMALL_PROBLEM,
+    WORTH_IT,
 )
 from noiseplan.planning.noise_within import matrix_mechanism, mechanism_at
 from noiseplan.planning.objectives import (
@@ -145,14 +145,12 @@ def untried(problem: Problem) -> str | None:
 
 
 def clearly_better(problem: Problem, value: float) -> Candidate | None:
-    """The plan if it is better than one of this value at the budget, or at cost one."""
+    """The plan if it is clearly better than one of this value at the budget, or at cost one."""
     search = _Search.of(problem)
     rough = search.chosen(ROUGH)
-    enough = (value - (1.0 - BETTER) * abs(value)) * search.unit
-    if not (rough.bound or rough.value) < enough:  # what none is below is no better either
+    if not rough.value < WORTH_IT * value * search.unit:
         return None
-    sharp = search.chosen(SHARP)
-    return search.made(sharp) if sharp.value < enough else None
+    return search.made(search.chosen(SHARP))
 
 
 @dataclass(frozen=True, eq=False)

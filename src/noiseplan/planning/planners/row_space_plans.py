@@ -38,7 +38,7 @@ from noiseplan.planning.candidate import (
 )
 from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified, Unstated
-from noiseplan.planning.limits import BETTER, WORTH_IT
+from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.noise_within import drawable
 from noiseplan.planning.objectives import (
     ConvexLoss,
@@ -66,8 +66,6 @@ TOLERANCE, ROOM = 5e-4, 1e-11
 # longer, since the families weight queries and not their rows, and are percents away.
 PATIENCE, ROUGH = 5.0, 1e-3
 SINGLE_PATIENCE, ROUGHER = 20.0, 5e-3
-# Where it takes no longer than this, it is tried and taken for any gain that can be seen.
-AT_ONCE: Final = 1.0
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
 MIX_BITS, SHARP_BITS = 20, 26
 
@@ -179,26 +177,17 @@ def untried(problem: Problem) -> str | None:
     return None
 
 
-def found_at_once(problem: Problem) -> bool:
-    """Whether it takes so little that any gain is worth it; ask where `untried` is None."""
-    return Search(problem).seconds <= AT_ONCE
-
-
 def clearly_better(problem: Problem, value: float) -> Candidate | None:
-    """The plan if it is better than one of this value at the budget, or at cost one; where it takes
-    long to be found, if it is clearly better.
+    """The plan if it is clearly better than one of this value at the budget, or at cost one.
 
     `value` is the objective of the other plan within `problem.allowed`; for targets without a
     budget, its cost times the largest ratio of a variance to its target. Call it where
     `untried(problem)` is None. The search ends as soon as nothing clearly better is left.
     """
     unit = 1.0 if isinstance(problem.goal, ConvexLoss) else problem.allowed or 1.0
-    search = Search(problem)
-    worth = BETTER if search.seconds <= AT_ONCE else WORTH_IT
-    hopeless = unit * (value - (1.0 - worth) * abs(value))
-    tolerance = TOLERANCE if worth == BETTER else ROUGH
+    search, hopeless = Search(problem), unit * (value - (1.0 - WORTH_IT) * abs(value))
     try:
-        found = search.found(tolerance if search.seconds <= PATIENCE else ROUGHER, hopeless)
+        found = search.found(ROUGH if search.seconds <= PATIENCE else ROUGHER, hopeless)
         return search.made(found) if found.value < hopeless else None
     except PlanError:  # weights that differ too much, noise that is too large to be drawn
         return None

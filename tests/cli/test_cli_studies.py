@@ -565,6 +565,16 @@ def test_examples_are_written_and_can_be_planned(name: str, tmp_path: Path) -> N
         assert Path(f"{name}.toml").read_text() == example_study(name).read_text()
 
 
+def test_an_example_minds_only_the_files_that_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("places.csv").touch()
+    assert "wrote wages.toml" in said("init", "--example", "wages")
+    assert "'places.csv' is there already" in said("init", "--example", "census", code=1)
+    assert not Path("census.toml").exists()
+
+
 def test_the_example_of_wages_is_released(tmp_path: Path) -> None:
     study = example_study("wages")
     said("release", study, cpssw8_path(), "-o", tmp_path / "out")

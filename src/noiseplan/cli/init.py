@@ -143,7 +143,8 @@ def write_new(path: Path, text: str) -> None:
 def write_example(name: str) -> None:
     """A study with its data, in the working folder."""
     study, data = Path(f"{name}.toml"), Path(f"{name}.parquet")
-    for path in (study, data, Path("places.csv")):
+    places = [] if name == "wages" else [Path("places.csv")]
+    for path in (study, data, *places):
         if path.exists():
             raise StudyError(f"{str(path)!r} is there already and was left alone")
     if name == "wages":

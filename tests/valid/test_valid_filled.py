@@ -94,6 +94,8 @@ def test_valid_near_every_answer(workload: object, planner: str, filled: tuple[s
     source = valid.source
     (one,) = (s for s in valid.tables if source.title(s) in filled)
     assert (source.estimate(one) < -20).any()
+    told = [source.estimate(s) for s in valid.tables if s != one]  # what is filled in has none
+    assert valid.changes.negative == sum(int((each < 0).sum()) for each in told)
     for query in made.plan.workload:
         answer = made.answer(query)
         moved = np.abs(valid.answer(query) - answer.estimate) / answer.std_error

@@ -45,8 +45,9 @@ class Changes:
     share of an even population that was mixed in so that no cell is negative; `apart` the most by
     which two tables differ on a common margin, relative to all records. `filled` are tables of
     which not every cell was told apart by what was measured; their moves are those of the
-    workload's answers. `solved` says whether these are the nearest tables; where the work was given
-    up before, after `steps`, they still missed a margin or sums by `missed` records all together.
+    workload's answers, and none of their cells counts among those that were `negative`. `solved`
+    says whether these are the nearest tables; where the work was given up before, after `steps`,
+    they still missed a margin or sums by `missed` records all together.
 
     Examples
     --------

@@ -332,7 +332,8 @@ def _changes(
         move = source.moves(one, table, estimate)
         moved += move.size
         cells += table.size
-        negative += int((estimate < 0).sum())
+        if source.determined(one):  # what is filled in has no estimate that could be negative
+            negative += int((estimate < 0).sum())
         moves += float(move.sum())
         if (top := float(move.max(initial=0.0))) > largest:
             largest, where = top, one

@@ -66,6 +66,11 @@ def test_a_basis_and_what_follows_from_it(space: RowSpace, queries: list[nz.Quer
     np.testing.assert_allclose(space.relations @ rows[space.basis], rows[space.others], atol=1e-9)
 
 
+def test_the_squares_of_rows_are_the_diagonal(space: RowSpace) -> None:
+    gram = space.rows.gram(space.rows)
+    assert space.rows.squares() == pytest.approx(np.diagonal(gram), rel=1e-12)
+
+
 def test_the_factor_has_the_gram_matrix(space: RowSpace, queries: list[nz.Query]) -> None:
     """WWᵀ over all cells, each of which counts a share of one: L is in units of the mean."""
     gram = space.rows.gram(space.rows)

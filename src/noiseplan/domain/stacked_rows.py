@@ -144,6 +144,15 @@ class StackedRows:
             other._cross(found.T, table, self)
         return found
 
+    def squares(self) -> Array:
+        """⟨row, row⟩: the diagonal of the products of all pairs."""
+        found = np.ones(len(self))
+        for vectors, place in zip(self.products.vectors, self.products.places.T, strict=True):
+            found[self.products.numbers] *= (vectors**2).mean(axis=1)[place]
+        for table in self.tables:
+            found[table.numbers] = (table.values.reshape(len(table.values), -1) ** 2).mean(axis=1)
+        return found
+
     def _cross(self, found: Array, table: TableRows, other: StackedRows) -> None:
         """The products of one table with all rows of others, written where they belong."""
         for theirs in (*other._as_tables(table.attributes), *other.tables):

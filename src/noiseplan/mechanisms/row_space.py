@@ -83,7 +83,7 @@ class RowSpace:
         """T, as sums over all rows; None where the query is outside the row space."""
         own = StackedRows.of(self.rows.schema, [query])
         inside = self._inside(own)
-        squares = np.diagonal(own.gram(own))
+        squares = own.squares()
         if (squares - (inside**2).sum(axis=0) > OUTSIDE * squares).any():
             return None
         return self._sums(inside)

@@ -29,6 +29,14 @@ def checked_path(path: str | os.PathLike[str], error: type[NoiseplanError]) -> P
     return Path(text)
 
 
+def new_path(path: str | os.PathLike[str], error: type[NoiseplanError]) -> Path:
+    """Where something is to be written; refused where something is."""
+    target = checked_path(path, error)
+    if target.exists():
+        raise error(f"{str(path)!r} is there already and was left alone; choose a new name")
+    return target
+
+
 def to_disk(path: Path) -> None:
     """Wait until a file, or a folder's list of names, is really on the disk.
 

@@ -421,6 +421,8 @@ def test_the_last_of_clipped_numbers_has_a_number_under_either_name() -> None:
         release.mean("age", values={0: 7.0})
     with pytest.raises(nz.NoiseplanError, match=r"two numbers for '3\+'"):
         release.mean("age", values={3: 7.0, "3+": 8.0})
+    with pytest.raises(nz.NoiseplanError, match="two numbers for 0"):
+        release.mean("age", values={0: 7.0, "0": 8.0, "3+": 8.0})
     with pytest.raises(nz.NoiseplanError, match=r"mean\('age', values=\{'3\+': 1.0, …\}\)"):
         release.mean("age")
     assert release.plot("age").to_dict()["$schema"]

@@ -15,7 +15,8 @@ from noiseplan.cli._common import (
     release_argument,
 )
 from noiseplan.console import print_json, say
-from noiseplan.errors import QueryError
+from noiseplan.errors import QueryError, StorageError
+from noiseplan.paths import new_path
 from noiseplan.texts import listed
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def command(
     They are biased: nearer to the truth where tables are sparse, but not in every cell or table.
     The unbiased estimates and their intervals are written beside them. Nothing is spent.
     """
-    from noiseplan.valid.result import new_folder
     from noiseplan.valid.saved_tables import Wanted
 
     release = open_release(folder)
@@ -60,7 +60,7 @@ def command(
                 f"--table {table!r}: {level!r} is a level of {release.schema.levels[level][0]!r}; "
                 f"name the attribute, and the tables of its levels are written beside its own"
             )
-    new_folder(output)  # before the work, which may take minutes
+    new_path(output, StorageError)  # before the work, which may take minutes
     if named:
         made, asked = release.valid(tables=named, total=total, integers=integers), named
         made.save(output, tables=asked)

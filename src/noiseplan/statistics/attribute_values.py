@@ -123,8 +123,9 @@ def _named(
     found = {
         label: [given[each] for each in called if each in given] for label, called in names.items()
     }
-    if twice := next((label for label, numbers in found.items() if len(set(numbers)) > 1), None):
-        raise QueryError(f"values= has two numbers for {twice!r}")
+    for label, numbers in found.items():
+        if len(set(numbers)) > 1:
+            raise QueryError(f"values= has two numbers for {label!r}")
     return {label: numbers[0] for label, numbers in found.items() if numbers}
 
 

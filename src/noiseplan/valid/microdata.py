@@ -23,7 +23,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import MissingExtraError, PlanError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
-from noiseplan.paths import checked_path
+from noiseplan.paths import checked_path, new_path
 from noiseplan.queries import Query
 from noiseplan.release.answers import tidy_frame
 from noiseplan.storage.table_files import write_csv
@@ -340,10 +340,7 @@ def _checked_path(path: str | PathLike[str] | None) -> Path | None:
     target = checked_path(path, StorageError)
     if target.suffix not in SUFFIXES:
         raise StorageError(f"records are written to {' or '.join(SUFFIXES)}, found {target.name!r}")
-    if target.exists():
-        raise StorageError(
-            f"{str(target)!r} is there already and was left alone; choose a new name"
-        )
+    new_path(target, StorageError)
     if not target.parent.is_dir():
         raise StorageError(
             f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"

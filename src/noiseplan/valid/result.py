@@ -15,7 +15,7 @@ from noiseplan.engine import engine
 from noiseplan.errors import QueryError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
-from noiseplan.paths import checked_path
+from noiseplan.paths import checked_path, new_path
 from noiseplan.queries import Query
 from noiseplan.queries.level_parts import level_parts
 from noiseplan.queries.query import attribute_names
@@ -84,16 +84,6 @@ class Changes:
             f"not to the end, given up after {self.steps:,} steps: tables are valid and agree, but "
             f"others are nearer, and sums may have moved further than they need"
         )
-
-
-def new_folder(folder: str | PathLike[str]) -> Path:
-    """Where tables are to be written; refused where something is."""
-    target = checked_path(folder, StorageError)
-    if target.exists():
-        raise StorageError(
-            f"{str(folder)!r} is there already and was left alone; choose a new name"
-        )
-    return target
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -258,7 +248,7 @@ class ValidTables(Tables):
         self, folder: str | PathLike[str], *, tables: Iterable[Sequence[str] | str] | None = None
     ) -> None:
         """Write the tables, or some, to a new folder as CSV and Parquet."""
-        target = new_folder(folder)
+        target = new_path(folder, StorageError)
         named = self.names if tables is None else tables
         chosen = [(one,) if isinstance(one, str) else tuple(one) for one in named]
         levels = self.by_level(chosen)

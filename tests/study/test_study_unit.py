@@ -116,6 +116,21 @@ def test_different_units_on_one_dataset_are_refused(folder: Path) -> None:
     assert len(ledger.entries("homes")) == 1 and not ledger.checks() and not ledger.refusals()
 
 
+def test_the_words_of_a_purpose_do_not_make_a_person_a_household(folder: Path) -> None:
+    study, homes = folder / "study.toml", folder / "homes.csv"
+    told = 'purpose = "all of it (the unit is a household)"\n'
+    persons = STUDY.replace('unit = "household"\n', "").replace('purpose = "a test"\n', told)
+    assert told in persons
+    study.write_text(persons)
+    run("release", study, homes, "-o", folder / "out")
+    ledger = nz.Ledger(folder / "a.ledger")
+    assert ledger.balance("homes").units == ("person",)
+    study.write_text(STUDY)
+    result = CliRunner().invoke(main, ["release", str(study), str(homes), "-o", str(folder / "b")])
+    assert result.exit_code == 1
+    assert "was charged for a person, and this release is for a household" in result.output
+
+
 def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:
     """It neither opens a dataset of households to persons, nor closes one to households."""
     study, homes = folder / "study.toml", folder / "homes.csv"

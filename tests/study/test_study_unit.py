@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 import noiseplan as nz
 from noiseplan.cli import main
-from noiseplan.errors import BudgetError, StorageError
+from noiseplan.counting import open_source
+from noiseplan.errors import BudgetError, PlanError, StorageError
 from noiseplan.ledger.events import Reserved, act_json, read_act
 from noiseplan.privacy.conversions import zcdp_delta
 from noiseplan.storage.plans import _read_unit
@@ -129,6 +130,50 @@ def test_the_words_of_a_purpose_do_not_make_a_person_a_household(folder: Path) -
     result = CliRunner().invoke(main, ["release", str(study), str(homes), "-o", str(folder / "b")])
     assert result.exit_code == 1
     assert "was charged for a person, and this release is for a household" in result.output
+
+
+def test_a_household_is_promised_nothing_where_nobody_says_whose_records_they_are(
+    folder: Path,
+) -> None:
+    """All records of it would count, and the ledger would say that one did."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.1)).with_unit("household")
+    on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
+    homes = {"age": [7] * 50, "home": [1] * 50}
+    told = "for each household with up to 1 record: say whose record each is"
+    for data in (homes, open_source(homes, schema)):
+        with pytest.raises(PlanError, match=told):
+            plan.release(data, **on_record)
+        assert told in str(plan.check(data, **on_record))
+    ledger = nz.Ledger(folder / "a.ledger")
+    assert not ledger.entries() and not ledger.checks()
+    plan.release(open_source(homes, schema, person="home"), **on_record)
+    plan.release(homes, person="home", **on_record)
+    assert [entry.unit for entry in ledger.entries()] == ["household"] * 2
+
+
+def test_what_is_made_of_plans_for_households_is_for_households(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10, "sex": 2})
+    tables = [nz.Workload.marginals(schema, k=k) for k in (1, 2)]
+    persons = [nz.plan(asked, budget=nz.zCDP(0.1)) for asked in tables]
+    one, two = (plan.with_unit("household") for plan in persons)
+    homes = open_source({"age": [7] * 50, "sex": [0, 1] * 25, "home": [1, 2] * 25}, schema,
+                        person="home")  # fmt: skip
+    on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
+    look = nz.adaptive([one, two]).look(homes, **on_record)
+    assert look.plan.unit == look.choose(two).plan.unit == "household"
+    more = two.given(one.release(homes, **on_record)).release(homes, **on_record)
+    more.save(folder / "more")
+    assert more.plan.noise == "combined"
+    assert "What is protected: one household, of whom" in (
+        folder / "more" / "certificate.txt"
+    ).read_text(encoding="utf-8")
+    ledger = nz.Ledger(folder / "a.ledger")
+    assert {entry.unit for entry in ledger.entries()} == {"household"}
+    told = "the plans are for a household and for a person"
+    for mixed in (lambda: nz.adaptive([one, persons[1]]), lambda: persons[1].given(more)):
+        with pytest.raises(PlanError, match=told):
+            mixed()
 
 
 def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:

@@ -132,6 +132,25 @@ def test_the_words_of_a_purpose_do_not_make_a_person_a_household(folder: Path) -
     assert "was charged for a person, and this release is for a household" in result.output
 
 
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_a_household_of_which_one_record_counts_is_no_record(folder: Path, neighbours: str) -> None:
+    """One record more may take the place of another: no page may promise anything to a record."""
+    study, out = folder / "study.toml", folder / "out"
+    one = STUDY.replace("max_rows = 3", "max_rows = 1").split("[ledger]")[0]
+    study.write_text(f'{one}[plan]\nneighbours = "{neighbours}"\n')
+    says = "all records of" if neighbours == "add-remove" else "other values in the records of"
+    assert f"{says} one household, of which one counts" in run("plan", study)
+    run("plan", study, "--report", folder / "page.html")
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert f"{says} one household, of which one counts" in page
+    assert "one household, of whom one record is counted" in page and "one record," not in page
+    run("release", study, folder / "homes.csv", "-o", out)
+    checked = json.loads(run("show", out, "--check", "--json"))
+    certified = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
+    assert checked["recomputed"]["unit"] == certified["privacy"]["unit"]
+    assert certified["privacy"]["unit"] == "one household, of whom one record is counted"
+
+
 def test_a_household_is_promised_nothing_where_nobody_says_whose_records_they_are(
     folder: Path,
 ) -> None:

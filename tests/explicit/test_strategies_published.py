@@ -16,10 +16,8 @@ from explicit_oracles import STUDENTS, kron, l1, l2, marginal, marginals, prefix
 
 from noiseplan.domain.gram import Reduction
 from noiseplan.matrices import HaarMatrix, TreeMatrix
-from noiseplan.optimize.closed_forms import (
-    DataCube,
-)
 from noiseplan.optimize.gram_bounds import (
+    DataCube,
     Spectrum,
     range_bound,
     svd_bound,
@@ -27,8 +25,7 @@ from noiseplan.optimize.gram_bounds import (
 )
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.strategies.column_norms import supports, total_error
-from noiseplan.strategies.eigen import eigen_design
-from noiseplan.strategies.spectral import fourier_strategy, singular_value_strategy
+from noiseplan.strategies.eigen import eigen_design, fourier_strategy, singular_value_strategy
 from noiseplan.strategies.weighting import weighted_rows
 
 Array = np.ndarray

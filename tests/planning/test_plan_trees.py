@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.domain.tree import Tree
-from noiseplan.domain.tree_variances import Shape, TreeVariances
+from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism

@@ -1,6 +1,6 @@
 """One set of other attributes, measured at every node of a tree: estimates and their covariances.
 
-Estimates are those of least squares (`domain.tree_variances`). A node's estimate is
+Estimates are those of least squares (`domain.tree`). A node's estimate is
 
     x_c = (m_c − g_c Σ m) + g_c x_v ,      g_c = u_c/S_v ,
 
@@ -23,8 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.tree import Tree
-from noiseplan.domain.tree_variances import Shape, TreeVariances
+from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.long_block import LongBlock

@@ -18,12 +18,14 @@ from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.accuracy import root_mean_square
-from noiseplan.optimize.closed_forms import DataCube, is_cyclic, is_exchangeable
 from noiseplan.optimize.gram_bounds import (
     ALL_CHOICES_UP_TO,
     ALL_RANGES_UP_TO,
+    DataCube,
     Projection,
     Spectrum,
+    is_cyclic,
+    is_exchangeable,
     product_bound,
     range_bound,
     supreme_bound,
@@ -43,7 +45,7 @@ from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.queries import Identity, Query, Workload
 from noiseplan.strategies.column_norms import total_error
-from noiseplan.strategies.spectral import singular_value_strategy
+from noiseplan.strategies.eigen import singular_value_strategy
 from noiseplan.texts import percent, percent_up
 
 # The exact optimum is worked out unasked up to so many cells, on the way to so small a gap.

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.tree_variances import TreeVariances
+from noiseplan.domain.tree import TreeVariances
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.tree_block import TreeBlock

@@ -283,6 +283,7 @@ class ValidTables(Tables):
             "public": [list(self.source.names(one)) for one in self.public],
             "left_out": self.left_out(chosen),
             "solved_in_words": self.changes.solved_in_words,
+            **({"warning": self.source.warning} if self.source.warning else {}),
         }
         write_json(folder / "changes.json", asdict(self.changes) | told)
 
@@ -313,6 +314,8 @@ class ValidTables(Tables):
         if self.integers:
             lines.append("  rounded     to whole numbers")
         lines.append("  biased      intervals are those of the unbiased estimates beside them")
+        if self.source.warning:
+            lines.append(f"  warning     {self.source.warning}")
         return visible("\n".join(lines))
 
     def _moved_sums(self) -> list[str]:

@@ -140,6 +140,8 @@ def test_a_household_of_which_one_record_counts_is_no_record(folder: Path, neigh
     study.write_text(f'{one}[plan]\nneighbours = "{neighbours}"\n')
     says = "all records of" if neighbours == "add-remove" else "other values in the records of"
     assert f"{says} one household, of which one counts" in run("plan", study)
+    planned = json.loads(run("plan", study, "--json"))
+    assert planned["privacy"]["unit"] == "one household, of whom one record is counted"
     run("plan", study, "--report", folder / "page.html")
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert f"{says} one household, of which one counts" in page

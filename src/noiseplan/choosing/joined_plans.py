@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.choosing.workload_answers import answered
-from noiseplan.errors import PlanError, QueryError
+from noiseplan.errors import PlanError, QueryError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import cost_of
@@ -175,5 +175,6 @@ def require_alike(plan: Plan, other: Plan) -> None:
     if plan.unit != other.unit:
         raise PlanError(
             f"the plans are for a {other.unit} and for a {plan.unit}, and what is promised to one "
-            f"is not promised to the other: plan.with_unit({other.unit!r})"
+            f"is not promised to the other: "
+            + remedy("plan with unit", f"plan.with_unit({other.unit!r})", other.unit)
         )

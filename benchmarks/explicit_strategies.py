@@ -28,7 +28,8 @@ from benchmarks.explicit_published import (
 from benchmarks.tables import Cell, Table, all_rows
 from noiseplan.matrices import HaarMatrix, PrefixMatrix, RangesMatrix, Transform, TreeMatrix
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.gram_bounds import DataCube, range_bound, svd_bound
+from noiseplan.optimize.closed_forms import DataCube
+from noiseplan.optimize.gram_bounds import range_bound, svd_bound
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.strategies.column_norms import total_error
 from noiseplan.strategies.eigen import eigen_design, principal_design, separated_design

@@ -15,11 +15,13 @@ import noiseplan as nz
 from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.optimize.accuracy import largest_error, root_mean_square
-from noiseplan.optimize.gram_bounds import (
+from noiseplan.optimize.closed_forms import (
     DataCube,
-    Spectrum,
     is_cyclic,
     is_exchangeable,
+)
+from noiseplan.optimize.gram_bounds import (
+    Spectrum,
     product_bound,
     range_bound,
     supreme_bound,

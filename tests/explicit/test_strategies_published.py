@@ -16,8 +16,10 @@ from explicit_oracles import STUDENTS, kron, l1, l2, marginal, marginals, prefix
 
 from noiseplan.domain.gram import Reduction
 from noiseplan.matrices import HaarMatrix, TreeMatrix
-from noiseplan.optimize.gram_bounds import (
+from noiseplan.optimize.closed_forms import (
     DataCube,
+)
+from noiseplan.optimize.gram_bounds import (
     Spectrum,
     range_bound,
     svd_bound,

@@ -22,7 +22,7 @@ from noiseplan.optimize import tree_bound
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Alike, Sharing
 from noiseplan.planning import limits, smaller_domain
-from noiseplan.planning.tree_problem import of_rows, of_sums
+from noiseplan.planning.long_problem import of_rows, of_sums
 
 BUDGET = nz.zCDP(0.5)
 TRACT = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])

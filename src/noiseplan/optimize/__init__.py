@@ -7,7 +7,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 
 | module | one idea |
 | --- | --- |
-| `mirror_symmetry`, `tolerances` | halves of a mirror; what is taken for rounding |
+| `gram_roots`, `tolerances` | roots of Gram matrices; what is taken for rounding |
 | `optimum`, `anderson` | the least total variance, with its certificate; fixed points that climb |
 | `row_space_optimum`, `cell_columns` | the same where the rank is low and cells are many |
 | `record_pairs` | the same where one record replaces another: pairs of cells |
@@ -16,7 +16,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 | `fitness` | the least cost that meets targets |
 | `convex_losses` | the least of any convex loss of variances, with its certificate |
 | `cost_profiles` | what each cell pays, the kindest of the optima, what is free |
-| `gram_bounds`, `accuracy` | how hard a workload is, by formula too; α and β |
+| `gram_bounds`, `closed_forms`, `accuracy` | how hard a workload is, by formula too; α and β |
 | `allocation`, `laplace_allocation` | how to share a budget among what is measured |
 | `split_coordinates`, `p_identity` | coordinates of a split; the identity with a few rows more |
 | `integer_rounding`, `lbfgs`, `array_namespace` | rows in integers; the solver; array libraries |

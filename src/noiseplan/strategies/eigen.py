@@ -29,7 +29,7 @@ import numpy as np
 from noiseplan.domain.gram import Reduction
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.low_rank import eigen
+from noiseplan.optimize.gram_roots import eigen
 from noiseplan.strategies.column_norms import Norm, completed
 from noiseplan.strategies.weighting import POWERS, best_weights
 

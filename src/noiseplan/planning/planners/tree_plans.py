@@ -26,6 +26,13 @@ from noiseplan.noise.moments import FINE_BITS
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Goal, Sharing, record_weights
 from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.long_problem import (
+    TreeProblem,
+    of_rows,
+    of_sums,
+    sums_of,
+    tree_problem,
+)
 from noiseplan.planning.objectives import (
     ConvexLoss,
     PNormVariance,
@@ -33,13 +40,6 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.planners.long_plans import POWERS, LongPlan, tried
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.tree_problem import (
-    TreeProblem,
-    of_rows,
-    of_sums,
-    sums_of,
-    tree_problem,
-)
 from noiseplan.progress import progress
 
 # What is hardly worth measuring keeps this share of the best precision.

@@ -144,9 +144,9 @@ class WorkloadRowsMechanism(Mechanism):
         return len(self._tables)
 
     def describe(self) -> str:
-        rows = "1 row" if self.workload.rows == 1 else f"{self.workload.rows:,} rows"
         if self.mix is None:
-            return f"{self.numbers:,} noisy numbers, the {rows} of the queries themselves"
+            return f"{self.numbers:,} noisy numbers: rows of the queries, or rows that tell them"
+        rows = "1 row" if self.workload.rows == 1 else f"{self.workload.rows:,} rows"
         return f"{self.numbers:,} noisy numbers, sums of the {rows} of the queries"
 
     def floating(self) -> Mechanism:

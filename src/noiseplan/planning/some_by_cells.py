@@ -1,4 +1,5 @@
-"""Independent noise on each table, on its cells where these cost less than the rows asked of it.
+"""Independent noise on each table, on its cells where these cost less than the rows asked of it; or
+on a matrix of its own (`table_matrix`), where it is asked for and costs less than both.
 
 A cell is what a query tells apart: the groups of values of an attribute whose columns in a factor
 are the same. Of every factor of a product, its rows or its groups are measured, whichever is less:
@@ -30,8 +31,9 @@ from noiseplan.mechanisms.pair_distances import columns_apart, different_columns
 from noiseplan.mechanisms.workload_rows import MOST_ROWS
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance
+from noiseplan.planning.objectives import ConvexLoss, Objective, PNormVariance, TotalVariance
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.table_matrix import MOST_WORK, TableMatrix
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.queries import Custom, Identity, Query, Workload
 
@@ -39,6 +41,8 @@ from noiseplan.queries import Custom, Identity, Query, Workload
 PAIRED: Final = 2**26
 # Rows that are asked for times numbers that are measured: what one tells of the other in seconds.
 MOST_PAIRS: Final = 2**24
+# Of fewer cells no matrix is better than the cells or the rows.
+FEW_CELLS: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,24 +50,27 @@ class SomeByCells:
     """A problem, and how some of its queries are measured by cells."""
 
     problem: Problem
-    ways: dict[int, _Way]  # by the number of the query
+    ways: dict[int, _Way | TableMatrix]  # by the number of the query
 
     @classmethod
-    def of(cls, problem: Problem) -> SomeByCells | str | None:
-        """None where all rows are as good; why it is not tried, where that is too much to be put
-        together."""
+    def of(cls, problem: Problem, matrices: bool = False) -> SomeByCells | str | None:
+        """None where all rows are as good, or no matrix is better if these are asked for; why it is
+        not tried, where that is too much to be put together."""
         queries = list(problem.workload)
         # Before a row is looked at: some tables have more of them than can be written down.
         least = sum(prod(min(piece.shape) for piece in q.pieces) for q in queries)
         if _is_too_much(least, problem.workload):
             return None if all(map(_plain, queries)) else _untried(least, problem.workload)
         ways = [_Way.of(query, problem) for query in queries]
-        if not any(way.grouped for way in ways):
+        better = _by_matrices(ways) if matrices else {}
+        grouped = {i: way for i, way in enumerate(ways) if way.grouped}
+        instead: dict[int, _Way | TableMatrix] = {**grouped, **better}
+        if not (better if matrices else grouped):
             return None
-        measured = sum(way.numbers for way in ways)
+        measured = sum(instead.get(i, way).numbers for i, way in enumerate(ways))
         if _is_too_much(measured, problem.workload):
             return _untried(measured, problem.workload)
-        return cls(problem, {i: way for i, way in enumerate(ways) if way.grouped})
+        return cls(problem, instead)
 
     def forward(self, problem: Problem) -> Problem:
         """The same about what is measured instead of some of its queries."""
@@ -79,12 +86,37 @@ class SomeByCells:
             targets = np.asarray(targets) / each
         return replace(problem, workload=Workload(queries), targets=targets)
 
+    @property
+    def of_one_size(self) -> frozenset[object]:
+        """The keys of what is measured with noise of one size, whatever its rows are."""
+        matrices = [way for way in self.ways.values() if isinstance(way, TableMatrix)]
+        return frozenset(way.measured("measured").key for way in matrices)
+
     def back(self, candidate: Candidate) -> Candidate:
         """What the same measurements tell of the queries themselves."""
         problem, mechanism = self.problem, candidate.mechanism
         known = Unstated(problem.workload, candidate.privacy, exact=problem.integer)
         figures = RowFigures(problem.design, mechanism)
         return replace(candidate, figures=figures, optimality=known)
+
+
+def _by_matrices(ways: list[_Way]) -> dict[int, TableMatrix]:
+    """The matrices that are better than rows or cells of their tables; of small tables first."""
+    found: dict[object, TableMatrix | None] = {}
+    work, better = 0, {}
+    for i, way in sorted(enumerate(ways), key=lambda pair: pair[1].cells):
+        if way.query.key not in found:
+            work += way.cells**3
+            if work > MOST_WORK:
+                break
+            few = way.cells < FEW_CELLS or _plain(way.query)
+            found[way.query.key] = (
+                None if few else TableMatrix.of(way.query, way.problem, way.power)
+            )
+        matrix = found[way.query.key]
+        if matrix is not None and matrix.value < way.value:
+            better[i] = replace(matrix, query=way.query)
+    return better
 
 
 def _is_too_much(measured: int, asked: Workload) -> bool:
@@ -120,6 +152,16 @@ class _Way:
         better = [i for i in told if pieces[i].better_by_groups]
         ways = [cls(query, problem, pieces, frozenset(some)) for some in (better, [], told)]
         return min((way for way in ways if way.possible), key=lambda way: way.value)
+
+    @property
+    def cells(self) -> int:
+        """How many are told apart."""
+        return prod(piece.groups for piece in self.pieces)
+
+    @property
+    def power(self) -> float:
+        """Of the norm of variances that is to be small."""
+        return norm_power(self.problem.goal)
 
     @property
     def possible(self) -> bool:
@@ -227,15 +269,8 @@ class _Piece:
         """‖w‖² of every row over groups."""
         return np.asarray((self.matrix.take_columns(self._first) ** 2).sum(axis=1))
 
-    @property
-    def _power(self) -> float:
-        goal = self.problem.goal
-        if isinstance(goal, TotalVariance | ConvexLoss):
-            return 1.0
-        return goal.p if isinstance(goal, PNormVariance) else inf
-
     def _norm(self, variances: Array) -> float:
-        return float(np.linalg.norm(variances, self._power))
+        return float(np.linalg.norm(variances, norm_power(self.problem.goal)))
 
     @property
     def counts(self) -> float:
@@ -243,6 +278,13 @@ class _Piece:
         if isinstance(self.problem.goal, ConvexLoss):
             return float(self._squares.mean())
         return self._norm(self._squares) / self._norm(np.ones(self.groups))
+
+
+def norm_power(goal: Objective) -> float:
+    """Of the norm of the variances of a table that is small where the objective is."""
+    if isinstance(goal, TotalVariance | ConvexLoss):
+        return 1.0
+    return goal.p if isinstance(goal, PNormVariance) else inf
 
 
 def _whole(values: Array) -> bool:

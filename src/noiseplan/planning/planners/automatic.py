@@ -261,20 +261,32 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
 
 def _each_table(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The same with cells instead of rows of some tables; the residual family has these anyway."""
+    return _instead_of_rows(problem, best, matrices=False)
+
+
+def _matrix_of_each(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """The same with matrices of their own for some of several tables."""
+    return _instead_of_rows(problem, best, matrices=True) if len(problem.workload) > 1 else None
+
+
+def _instead_of_rows(problem: Problem, best: Candidate, matrices: bool) -> Candidate | str | None:
     if _family(problem).has_optimum or len(problem.workload) > noise_on_rows.MOST_QUERIES:
         return None
-    by_cells = SomeByCells.of(problem)
+    by_cells = SomeByCells.of(problem, matrices)
     if not isinstance(by_cells, SomeByCells):
         return by_cells
     at_one = _at_cost_one(problem, reached(problem, best))
-    found = _on_rows(by_cells.forward(problem), CELLS_FAR_WORSE * at_one)
+    measured, alike = by_cells.forward(problem), by_cells.of_one_size
+    found = _on_rows(measured, CELLS_FAR_WORSE * at_one, alike)
     return by_cells.back(found) if isinstance(found, Candidate) else found
 
 
-def _on_rows(problem: Problem, hopeless: float) -> Candidate | str:
+def _on_rows(
+    problem: Problem, hopeless: float, of_one_size: frozenset[object] = frozenset()
+) -> Candidate | str:
     """Noise on all rows, unless each by itself is worse than this at a cost of one."""
     with one_thread(problem.design):
-        rows = noise_on_rows.on_rows(problem)
+        rows = noise_on_rows.on_rows(problem, of_one_size=of_one_size)
         try:
             return WORSE if rows.value > hopeless else rows.made()
         except PlanError:  # nothing differs between records, or noise too large to be drawn
@@ -372,6 +384,7 @@ CHALLENGERS: Final = (
     ("optimal", _row_space),
     ("own rows", _own_rows),
     ("rows or cells of each table", _each_table),
+    ("a matrix of each table", _matrix_of_each),
     ("workload", _workload_matrix),
     ("matrix", _one_matrix),
 )

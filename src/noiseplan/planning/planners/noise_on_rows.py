@@ -99,13 +99,15 @@ def solve(problem: Problem) -> Candidate:
 class NoiseOnRows:
     """The rows to measure and the noise of each, at a cost of one until it is made.
 
-    `faint`: shared for the variances that discrete noise of the budget has.
+    `faint`: shared for the variances that discrete noise of the budget has. `of_one_size`: the keys
+    of queries of which all rows have the same noise.
     """
 
     unchanged: ClassVar[float] = 1.0  # the size of noise on rows that no record changes
 
     problem: Problem
     faint: bool = False
+    of_one_size: frozenset[object] = frozenset()
 
     @cached_property
     def _merged(self) -> tuple[Workload, IntArray]:
@@ -132,6 +134,9 @@ class NoiseOnRows:
         """Rows of one query of the same length have noise of one size; or all rows of a query."""
         query = np.repeat(np.arange(len(self.workload)), self.workload.sizes)
         lengths = self.costs.by_row(lambda factor: factor.sum(axis=1))
+        if self.of_one_size:
+            alike = np.array([each.key in self.of_one_size for each in self.workload])
+            lengths = np.where(alike[query], 0.0, lengths)
         pairs = np.column_stack([query.astype(np.float64), lengths])
         found = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
         return found if found.max() < MOST_CLASSES else query
@@ -333,9 +338,11 @@ class LaplaceOnRows(NoiseOnRows):
 ON_ROWS: Final = {1: LaplaceOnRows, 2: NoiseOnRows}
 
 
-def on_rows(problem: Problem, faint: bool = False) -> NoiseOnRows:
+def on_rows(
+    problem: Problem, faint: bool = False, of_one_size: frozenset[object] = frozenset()
+) -> NoiseOnRows:
     """Noise on the rows of a problem, of the kind that it is planned with."""
-    return ON_ROWS[problem.drawn.power](problem, faint)
+    return ON_ROWS[problem.drawn.power](problem, faint, of_one_size)
 
 
 PLANNER: Final = Planner(("workload",), solve, refuses)

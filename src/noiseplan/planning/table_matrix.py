@@ -1,0 +1,147 @@
+"""A table measured by a matrix of its own: the best found for what is asked of it alone.
+
+Over the cells that a query tells apart, rows A with noise of one size s answer w with the variance
+w(AᵀA)⁺wᵀ v(s). Beside other tables they have noise of one size among them, so that what was found
+for the table stays as it is, and they count as much as the rows made of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf, prod
+from typing import Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.leastsquares import LeastSquares
+from noiseplan.mechanisms.pair_distances import columns_apart
+from noiseplan.planning.objectives import Objective, PNormVariance, TotalVariance, WorstVariance
+from noiseplan.planning.planners import laplace_choice, laplace_matrix
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.threads import one_thread
+from noiseplan.privacy import PureDP
+from noiseplan.queries import Custom, Query, Workload
+from noiseplan.schema import Schema
+
+# The cubes of cells told apart, of all tables together, over which matrices are searched for; and
+# the numbers of a matrix that is written down over its table.
+MOST_WORK: Final = 800**3
+WRITTEN_DOWN: Final = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class TableMatrix:
+    """A query, and the rows over the cells that it tells apart which are measured instead."""
+
+    query: Query
+    groups: Groups
+    rows: Array
+    power: float  # of the norm of variances that is to be small
+    neighbours: str
+
+    @classmethod
+    def of(cls, query: Query, problem: Problem, power: float) -> TableMatrix | None:
+        """The best found, if there is any."""
+        groups = Groups(query)
+        alone = replace(
+            problem,
+            workload=Workload([groups.asked]),
+            budget=PureDP(1.0),
+            targets=None,
+            objective=_objective(power),
+            noise="laplace",
+        )
+        try:
+            with one_thread(alone.design):
+                found = laplace_matrix.rows_of(laplace_choice.solve(alone))
+        except PlanError:  # nothing differs between records, or rows that nobody writes down
+            return None
+        rows = problem.numbers.rows(found, laplace_matrix.BITS)
+        if len(rows) * len(groups.of_cells) > WRITTEN_DOWN:
+            return None
+        return cls(query, groups, rows, power, problem.neighbours)
+
+    @property
+    def numbers(self) -> int:
+        """How many are measured."""
+        return len(self.rows)
+
+    @cached_property
+    def norm(self) -> float:
+        """Of the variances of the query's rows, at noise of size one."""
+        spread = LeastSquares(self.rows).spread
+        return float(np.linalg.norm(self.groups.asked.matrix.quadratic_rows(spread), self.power))
+
+    @property
+    def value(self) -> float:
+        """The same at a cost of one: a record's, or half of what two are apart."""
+        dearest = float(np.abs(self.rows).sum(axis=0).max())
+        if self.neighbours == "replace":
+            columns = self.rows if self.groups.all_seen else np.pad(self.rows, ((0, 0), (0, 1)))
+            dearest = min(dearest, columns_apart(columns, 1) / 2)
+        return dearest**2 * self.norm
+
+    @property
+    def counts(self) -> float:
+        """How much a number that is measured counts, in units of a row."""
+        return self.norm / float(np.linalg.norm(np.ones(self.numbers), self.power))
+
+    def measured(self, name: str, fitting: bool = False) -> Query:
+        """What is measured; `fitting`: with the weight that it has for the objective."""
+        query = self.query
+        weight = query.weight * (self.counts if fitting else 1.0)
+        rows = np.pad(self.rows, ((0, 0), (0, 1)))[:, self.groups.of_cells]
+        return Query(query.schema, query.attributes, matrix=rows, weight=weight, name=name)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The cells of a query's table, as far as it tells them apart, factor by factor."""
+
+    query: Query
+
+    @cached_property
+    def _firsts(self) -> list[IntArray]:
+        """The first value of every group, of each factor; but of those that no row looks at."""
+        found = [np.unique(p.column_kinds(), return_index=True) for p in self.query.pieces]
+        return [first[kinds > 0] for kinds, first in found]
+
+    @property
+    def size(self) -> int:
+        """How many cells are told apart."""
+        return prod(map(len, self._firsts))
+
+    @cached_property
+    def asked(self) -> Query:
+        """The query over them."""
+        schema = Schema.from_sizes({f"factor {i}": len(f) for i, f in enumerate(self._firsts)})
+        pairs = zip(schema.names, self.query.pieces, self._firsts, strict=True)
+        return Query(schema, {name: Custom(p.take_columns(first)) for name, p, first in pairs})
+
+    @cached_property
+    def of_cells(self) -> IntArray:
+        """The number of every cell's group; for those that no row looks at, how many there are."""
+        found = np.zeros(1, dtype=np.int64)
+        for piece, first in zip(self.query.pieces, self._firsts, strict=True):
+            kinds = piece.column_kinds()
+            number = np.full(int(kinds.max()) + 1, -1)
+            number[kinds[first]] = np.arange(len(first))
+            each, before = number[kinds], found[:, None]
+            found = np.where((before < 0) | (each < 0), -1, before * len(first) + each).reshape(-1)
+        return np.where(found < 0, self.size, found)
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether every record is in one of them."""
+        return bool((self.of_cells < self.size).all())
+
+
+def _objective(power: float) -> Objective:
+    """What is small where the norm of this power of all variances is."""
+    if power == 1:
+        return TotalVariance()
+    return WorstVariance() if power == inf else PNormVariance(power)

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -414,6 +415,10 @@ def test_records_of_nobody_in_particular_are_not_released_for_persons() -> None:
     for given in (data, open_source(data, schema), tables(open_source(data, schema))):
         with pytest.raises(PlanError, match="say whose record each is"):
             plan.release(given)
+    # A frame has its columns for attributes, and these are what ready-made counts have.
+    disguised = pd.DataFrame(data | dict.fromkeys(("schema", "origin", "marginals", "choice"), 1))
+    with pytest.raises(PlanError, match="say whose record each is"):
+        plan.release(disguised)
     bounded = open_source(data, schema, person="id", cap=2)
     for given in (bounded, tables(bounded)):
         plan.release(given)

@@ -165,7 +165,8 @@ def _bounded(data: object) -> bool:
     """
     if isinstance(data, Countable | Tables):
         return data.choice is not None
-    return isinstance(data, Projectable)
+    # Asked of the class, as they are opened: a frame has its columns for attributes.
+    return hasattr(type(data), "marginals") and isinstance(data, Projectable)
 
 
 def refuse_too_many(plan: Plan, source: Projectable) -> bool:

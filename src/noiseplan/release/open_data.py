@@ -137,8 +137,8 @@ def opened(
         What an earlier choice among the records of each person was derived from, to repeat it.
     """
     plan = admission.plan
-    alone = plan.max_rows == 1 and plan.unit == PERSON  # each record is somebody's only one
-    if not alone and person is None and not _bounded(data):
+    owned = plan.owned or plan.max_rows > 1 or plan.unit != PERSON
+    if owned and person is None and not _bounded(data):
         whom = "people" if plan.unit == PERSON else f"each {plan.unit}"
         raise PlanError(
             f"the plan is for {whom} with up to {counted(plan.max_rows, 'record')}: say whose "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,9 @@ def test_what_is_made_of_plans_for_households_is_for_households(folder: Path) ->
     on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
     look = nz.adaptive([one, two]).look(homes, **on_record)
     assert look.plan.unit == look.choose(two).plan.unit == "household"
+    for mine in (one, persons[0].with_unit("person")):
+        with pytest.raises(PlanError, match="say whose record each is"):
+            nz.adaptive([mine, replace(mine)]).look({"age": [7, 7], "sex": [0, 1]})
     more = two.given(one.release(homes, **on_record)).release(homes, **on_record)
     more.save(folder / "more")
     assert more.plan.noise == "combined"

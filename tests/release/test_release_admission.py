@@ -423,3 +423,30 @@ def test_records_of_nobody_in_particular_are_not_released_for_persons() -> None:
     for given in (bounded, tables(bounded)):
         plan.release(given)
     plan.release(CountTensor(schema, np.array([1, 1, 0])))  # counted by whoever made them
+
+
+def test_a_dataset_without_budget_answers_nothing(tmp_path: Path) -> None:
+    """A plan that costs nothing, or the dust of rounding, would go on telling who is there."""
+    schema = nz.Schema({"dx": nz.Categorical(["flu", "cold"])})
+    replaced: dict[str, Any] = {"neighbours": "replace", "budget": nz.zCDP(1e-12)}
+    total = nz.plan(nz.Workload([nz.Query(schema, {})]), **replaced)
+    dust = nz.plan(nz.Query(schema, ["dx"]), **replaced)
+    assert total.privacy.pcost == 0.0 < dust.privacy.pcost
+    ledger = nz.Ledger(tmp_path / "a.ledger", create=True)
+    ledger.open_dataset("d", nz.zCDP(0.5), neighbours="replace")
+    how: dict[str, Any] = {"ledger": ledger, "dataset": "d"}
+    assert not total.check({"dx": ["HIV"]}, **how).ok  # on record, as long as there is budget
+    ledger.spend("d", nz.Guarantee(1.0 - 1e-11, "zcdp", "replace"))
+    rows = len(ledger.history())
+    for plan in (total, dust):
+        for values in (["flu"], ["HIV"]):
+            checked = plan.check({"dx": values}, **how)
+            assert not checked.read and "used up its budget" in str(checked)
+            with pytest.raises(BudgetExceeded, match="used up its budget"):
+                plan.release({"dx": values}, **how)
+            with pytest.raises(BudgetExceeded, match="used up its budget"):
+                nz.adaptive([dust, nz.plan(nz.Query(schema, ["dx"]), **replaced)]).look(
+                    {"dx": values}, **how
+                )
+    assert len(ledger.history()) == rows
+    ledger.spend("d", nz.Guarantee(0.0, "zcdp", "replace"))  # by hand, without any record

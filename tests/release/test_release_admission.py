@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -414,7 +415,38 @@ def test_records_of_nobody_in_particular_are_not_released_for_persons() -> None:
     for given in (data, open_source(data, schema), tables(open_source(data, schema))):
         with pytest.raises(PlanError, match="say whose record each is"):
             plan.release(given)
+    # A frame has its columns for attributes, and these are what ready-made counts have.
+    disguised = pd.DataFrame(data | dict.fromkeys(("schema", "origin", "marginals", "choice"), 1))
+    with pytest.raises(PlanError, match="say whose record each is"):
+        plan.release(disguised)
     bounded = open_source(data, schema, person="id", cap=2)
     for given in (bounded, tables(bounded)):
         plan.release(given)
     plan.release(CountTensor(schema, np.array([1, 1, 0])))  # counted by whoever made them
+
+
+def test_a_dataset_without_budget_answers_nothing(tmp_path: Path) -> None:
+    """A plan that costs nothing, or the dust of rounding, would go on telling who is there."""
+    schema = nz.Schema({"dx": nz.Categorical(["flu", "cold"])})
+    replaced: dict[str, Any] = {"neighbours": "replace", "budget": nz.zCDP(1e-12)}
+    total = nz.plan(nz.Workload([nz.Query(schema, {})]), **replaced)
+    dust = nz.plan(nz.Query(schema, ["dx"]), **replaced)
+    assert total.privacy.pcost == 0.0 < dust.privacy.pcost
+    ledger = nz.Ledger(tmp_path / "a.ledger", create=True)
+    ledger.open_dataset("d", nz.zCDP(0.5), neighbours="replace")
+    how: dict[str, Any] = {"ledger": ledger, "dataset": "d"}
+    assert not total.check({"dx": ["HIV"]}, **how).ok  # on record, as long as there is budget
+    ledger.spend("d", nz.Guarantee(1.0 - 1e-11, "zcdp", "replace"))
+    rows = len(ledger.history())
+    for plan in (total, dust):
+        for values in (["flu"], ["HIV"]):
+            checked = plan.check({"dx": values}, **how)
+            assert not checked.read and "used up its budget" in str(checked)
+            with pytest.raises(BudgetExceeded, match="used up its budget"):
+                plan.release({"dx": values}, **how)
+            with pytest.raises(BudgetExceeded, match="used up its budget"):
+                nz.adaptive([dust, nz.plan(nz.Query(schema, ["dx"]), **replaced)]).look(
+                    {"dx": values}, **how
+                )
+    assert len(ledger.history()) == rows
+    ledger.spend("d", nz.Guarantee(0.0, "zcdp", "replace"))  # by hand, without any record

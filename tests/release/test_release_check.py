@@ -157,6 +157,10 @@ def test_persons(tmp_path: Path, ledger: nz.Ledger) -> None:
     (problem,) = plan(max_rows=3).check(data, **how).problems
     assert "every record must belong to somebody" in problem.said
     assert [kept.found for kept in ledger.checks()] == ["records that belong to nobody"]
+    # One record more of somebody may take the place of another: nothing is promised to a record.
+    told = str(plan().check(data, person="id"))
+    assert ", for one person, of whom one record counts\n" in told and "one record\n" not in told
+    assert ", for one record\n" in str(plan().check(data))
 
 
 def test_a_check_that_cannot_be_kept_is_not_told(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,25 +133,31 @@ def test_the_words_of_a_purpose_do_not_make_a_person_a_household(folder: Path) -
     assert "was charged for a person, and this release is for a household" in result.output
 
 
+@pytest.mark.parametrize("unit", ["household", "person"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-def test_a_household_of_which_one_record_counts_is_no_record(folder: Path, neighbours: str) -> None:
+def test_who_has_several_records_of_which_one_counts_is_no_record(
+    folder: Path, neighbours: str, unit: str
+) -> None:
     """One record more may take the place of another: no page may promise anything to a record."""
-    study, out = folder / "study.toml", folder / "out"
+    study, homes, out = folder / "study.toml", folder / "homes.csv", folder / "out"
     one = STUDY.replace("max_rows = 3", "max_rows = 1").split("[ledger]")[0]
+    one = one.replace('unit = "household"', "" if unit == "person" else 'unit = "household"')
     study.write_text(f'{one}[plan]\nneighbours = "{neighbours}"\n')
     says = "all records of" if neighbours == "add-remove" else "other values in the records of"
-    assert f"{says} one household, of which one counts" in run("plan", study)
+    assert f"{says} one {unit}, of which one counts" in run("plan", study)
     planned = json.loads(run("plan", study, "--json"))
-    assert planned["privacy"]["unit"] == "one household, of whom one record is counted"
+    assert planned["privacy"]["unit"] == f"one {unit}, of whom one record is counted"
     run("plan", study, "--report", folder / "page.html")
     page = (folder / "page.html").read_text(encoding="utf-8")
-    assert f"{says} one household, of which one counts" in page
-    assert "one household, of whom one record is counted" in page and "one record," not in page
-    run("release", study, folder / "homes.csv", "-o", out)
+    assert f"{says} one {unit}, of which one counts" in page
+    assert f"one {unit}, of whom one record is counted" in page and "one record," not in page
+    with pytest.raises(PlanError, match="with up to 1 record: say whose record each is"):
+        read_study(study).plan().release(homes)
+    run("release", study, homes, "-o", out)
     checked = json.loads(run("show", out, "--check", "--json"))
     certified = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
     assert checked["recomputed"]["unit"] == certified["privacy"]["unit"]
-    assert certified["privacy"]["unit"] == "one household, of whom one record is counted"
+    assert certified["privacy"]["unit"] == f"one {unit}, of whom one record is counted"
 
 
 def test_a_household_is_promised_nothing_where_nobody_says_whose_records_they_are(
@@ -183,6 +190,9 @@ def test_what_is_made_of_plans_for_households_is_for_households(folder: Path) ->
     on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
     look = nz.adaptive([one, two]).look(homes, **on_record)
     assert look.plan.unit == look.choose(two).plan.unit == "household"
+    for mine in (one, persons[0].with_unit("person")):
+        with pytest.raises(PlanError, match="say whose record each is"):
+            nz.adaptive([mine, replace(mine)]).look({"age": [7, 7], "sex": [0, 1]})
     more = two.given(one.release(homes, **on_record)).release(homes, **on_record)
     more.save(folder / "more")
     assert more.plan.noise == "combined"

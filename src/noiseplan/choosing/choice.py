@@ -123,8 +123,7 @@ class Choice:
         shared = (
             f"what {len(plans)} plans have in common, {' to '.join(ends)} of their privacy cost"
         )
-        first = plans[0]
-        origin = Origin("common", f"none: {shared}", first.noise, first.max_rows, first.unit)
+        origin = Origin.like(plans[0], "common", f"none: {shared}", plans[0].noise)
         span = family.span(mechanisms)
         plan = described(asked, common, privacy, origin, span)
         return cls(tuple(plans), plan, family, sequential, tuple(originals or plans))

@@ -103,6 +103,12 @@ class Origin:
     noise: str
     max_rows: int
     unit: str = PERSON
+    owned: bool = False
+
+    @classmethod
+    def like(cls, plan: Plan, planner: str, objective: str, noise: str) -> Origin:
+        """For those that a plan is for."""
+        return cls(planner, objective, noise, plan.max_rows, plan.unit, plan.owned)
 
 
 def described(
@@ -120,7 +126,7 @@ def described(
     figures = RowFigures(answered.design, mechanism)
     made = Candidate(origin.planner, mechanism, privacy, figures, Stated(0.0, proved=False))
     plan = finish_stated(made, Recorded(origin.objective), origin.noise, origin.max_rows)
-    return replace(plan, unit=origin.unit)
+    return replace(plan, unit=origin.unit, owned=origin.owned)
 
 
 def _measured(mechanism: Mechanism) -> Union:

@@ -173,6 +173,18 @@ def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetErro
     return BudgetExceeded(message, asked, balance, max_rows)
 
 
+def used_up(asked: Guarantee, balance: Balance) -> BudgetExceeded:
+    """Why no record is read for a dataset without budget: a refusal, or a check, tells something
+    of the data at any price, and at none."""
+    return BudgetExceeded(
+        f"dataset {balance.dataset!r} has used up its budget {balance.budget}, and its records are "
+        f"not read any more, for whatever costs nothing or next to nothing either; nothing was "
+        f"recorded. " + change_budget(balance.dataset) + " raises the budget, on record",
+        asked,
+        balance,
+    )
+
+
 def _exceeded(
     asked: Guarantee, balance: Balance, max_rows: int, currency: Budget | None = None
 ) -> Message:

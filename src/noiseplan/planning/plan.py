@@ -83,6 +83,7 @@ class Plan:
     loaded: bool = False  # read from a folder, so that its noise and cost are hearsay
     considered: Considered = ()  # planners and why each was taken or not; not saved
     unit: str = PERSON  # whose records they are, in words: a person, a household
+    owned: bool = False  # and a column of the data says whose each is, or will; not saved
 
     # ------------------------------------------------------------------ errors over the workload
 
@@ -244,7 +245,12 @@ class Plan:
         Release it with `person=` naming the column of these. All that is promised to a person is
         promised to each of them instead.
         """
-        return replace(self, unit=checked_unit(unit))
+        return replace(self, unit=checked_unit(unit), owned=True)
+
+    @property
+    def of_records(self) -> bool:
+        """Whether each record is taken to be a person's only one: nobody says whose it is."""
+        return self.max_rows == 1 and self.unit == PERSON and not self.owned
 
     def tables(self) -> list[TableKind]:
         """The same for every table by itself, in the order of the workload."""

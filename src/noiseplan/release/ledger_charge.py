@@ -60,13 +60,16 @@ class Account:
         if self.ledger is None:
             return
         from noiseplan.ledger import BudgetExceeded
-        from noiseplan.ledger.errors import other_people
+        from noiseplan.ledger.errors import other_people, used_up
 
         require_private(sampler)
+        charge = self._charge(plan, follows)
         try:
-            balance = self.ledger.admit(self._charge(plan, follows))
+            balance = self.ledger.admit(charge)
         except BudgetExceeded as error:
             raise error.told_in(plan.budget) from None
+        if balance.used_up and not follows:  # what completes a look was admitted with it
+            raise used_up(charge.guarantee, balance)
         if balance.units and plan.unit not in balance.units:
             raise other_people(plan.unit, balance)
 

@@ -137,8 +137,8 @@ def opened(
         What an earlier choice among the records of each person was derived from, to repeat it.
     """
     plan = admission.plan
-    alone = plan.max_rows == 1 and plan.unit == PERSON  # each record is somebody's only one
-    if not alone and person is None and not _bounded(data):
+    owned = plan.owned or plan.max_rows > 1 or plan.unit != PERSON
+    if owned and person is None and not _bounded(data):
         whom = "people" if plan.unit == PERSON else f"each {plan.unit}"
         raise PlanError(
             f"the plan is for {whom} with up to {counted(plan.max_rows, 'record')}: say whose "
@@ -165,7 +165,8 @@ def _bounded(data: object) -> bool:
     """
     if isinstance(data, Countable | Tables):
         return data.choice is not None
-    return isinstance(data, Projectable)
+    # Asked of the class, as they are opened: a frame has its columns for attributes.
+    return hasattr(type(data), "marginals") and isinstance(data, Projectable)
 
 
 def refuse_too_many(plan: Plan, source: Projectable) -> bool:

@@ -114,7 +114,8 @@ def check(plan: Plan, data: object, how: ReleaseOptions, built_on: str = "") -> 
 
     `built_on` is where the releases are recorded that it completes, which it agrees with.
     """
-    cost = unit_text(plan.max_rows, plan.unit) or "one record"
+    alone = "one record" if how.get("person") is None else "one person, of whom one record counts"
+    cost = unit_text(plan.max_rows, plan.unit) or alone
     found = [Finding("cost", f"ρ = {text_up(plan.privacy.rho)}, for {cost}")]
     found += [
         Finding("privacy", each, warning=True) for each in doubts(plan.budget or plan.privacy)

@@ -119,7 +119,7 @@ def _promised(plan: Plan) -> Markup:
         element("p", f"Warning: {doubt}.", class_="warning")
         for doubt in doubts(plan.budget or plan.privacy)
     ]
-    differ = neighbours_words(plan.privacy, plan.max_rows, unit=plan.unit)
+    differ = neighbours_words(plan)
     scope = element("p", f"Neighbouring sets of data {differ}.", class_="small")
     return joined([promise_box(plan.privacy, _protected(plan), plan.unit, scope), *warnings])
 

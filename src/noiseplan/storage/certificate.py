@@ -130,8 +130,8 @@ def privacy_json(
 
 
 def planned_privacy(plan: Plan) -> Json:
-    """The same of a plan: who is no person is known by a column, and has records to choose from."""
-    return privacy_json(plan.privacy, plan.max_rows, plan.unit != PERSON, plan.unit)
+    """The same of a plan: where a column says whose records they are, some may be chosen."""
+    return privacy_json(plan.privacy, plan.max_rows, not plan.of_records, plan.unit)
 
 
 def _unit(max_rows: int, unit: str) -> str:

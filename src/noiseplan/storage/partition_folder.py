@@ -24,7 +24,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planner import plan as make_plan
 from noiseplan.planning.planners.dawa import MOST_CELLS
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
-from noiseplan.privacy.people import PERSON
+from noiseplan.privacy.people import PERSON, checked_unit
 from noiseplan.queries.workload_files import read_workload, write_workload
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance, read_words
@@ -56,7 +56,8 @@ def read_release(
         neighbours=saved.get("neighbours", "add-remove"),
         noise=str(saved["noise"]),
         max_rows=int(saved["max_rows"]),
-    ).with_unit(saved.get("unit", PERSON))
+    )
+    plan = replace(plan, unit=checked_unit(saved.get("unit", PERSON)))
     if plan.hash() != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     measurements = _read_measurements(partition_of(plan.mechanism), saved["buckets"], measured)

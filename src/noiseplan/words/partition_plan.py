@@ -41,7 +41,7 @@ def describe(plan: Plan) -> str:
         f"Data-aware plan for {_what_is_asked(plan)}",
         f"  cells        {cells:,} of {visible_name(' × '.join(line.asked))}{along}",
         f"  privacy      {cost_words(plan.privacy)}",
-        f"  neighbours   {neighbours_words(plan.privacy, plan.max_rows, unit=plan.unit)}",
+        f"  neighbours   {neighbours_words(plan)}",
         *_compared(spending.comparison),
         f"  first        buckets {lengths}, at most {longest:,} cells, drawn by the exponential "
         f"mechanism at ε = {text_up(spending.selector.epsilon)}",

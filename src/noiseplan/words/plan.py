@@ -142,7 +142,7 @@ def named_facts(plan: Plan, read: str = NO_DATA) -> dict[str, str]:
     return {
         "objective": _objective(plan, read),
         "privacy": _privacy(plan) + _no_protection(plan),
-        "neighbours": neighbours_words(plan.privacy, plan.max_rows, exact, plan.unit),
+        "neighbours": neighbours_words(plan, exact),
         "error": _error(plan),
         "optimality": optimality_words(plan),
         **({"considered": considered_words(plan.considered)} if plan.considered else {}),

@@ -6,14 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS, known_mu
-from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import text_up
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
 
 FALSE_ALARMS = 0.05
 
@@ -39,19 +41,16 @@ TOTAL: Final[Mapping[bool | None, str]] = {
 }
 
 
-def neighbours_words(
-    guarantee: Guarantee, max_rows: int, exact: bool | None = None, unit: str = PERSON
-) -> str:
+def neighbours_words(plan: Plan, exact: bool | None = None) -> str:
     """What one may change without much being seen of it; `exact`: the total is told as it is."""
-    several = max_rows > 1 or unit != PERSON  # of a household one may count, and others be there
-    most = f"at most {max_rows}" if max_rows > 1 else "of which one counts"
-    if guarantee.neighbours == "replace":
+    most = f"at most {plan.max_rows}" if plan.max_rows > 1 else "of which one counts"
+    if plan.privacy.neighbours == "replace":
         one = "replacing one record"
-        if several:
-            one = f"other values in the records of one {unit}, {most}"
+        if not plan.of_records:
+            one = f"other values in the records of one {plan.unit}, {most}"
         return f"differ by {one}; the total is public{TOTAL[exact]}"
-    if several:
-        return f"differ by all records of one {unit}, {most}"
+    if not plan.of_records:
+        return f"differ by all records of one {plan.unit}, {most}"
     return "differ by adding or removing one record"
 
 

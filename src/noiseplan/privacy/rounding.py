@@ -19,7 +19,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any
 
-from noiseplan.errors import BudgetError
+from noiseplan.errors import BudgetError, remedy
 
 
 def up(x: float, ulps: int = 1) -> float:
@@ -227,13 +227,13 @@ def checked_allowance(name: str, value: object) -> float:
 
 def positive_finite(name: str, value: object, example: str) -> float:
     """A number above 0 and below infinity; rounded down."""
-    allowed = f"a positive finite number, for example {example}"
+    allowed = "a positive finite number" + _example(example)
     return _number(name, value, lambda x: 0 < x < math.inf, allowed, -math.inf)
 
 
 def probability(name: str, value: object, example: str) -> float:
     """A number strictly between 0 and 1; rounded down."""
-    allowed = f"a number strictly between 0 and 1, for example {example}"
+    allowed = "a number strictly between 0 and 1" + _example(example)
     return _number(name, value, lambda x: 0 < x < 1, allowed, -math.inf)
 
 
@@ -251,7 +251,11 @@ def _number(
             nearest = math.nan
         if accepts(nearest):
             return rounded(value, nearest, towards)
-    raise BudgetError(f"{name} must be {allowed}; got {value!r}")
+    raise BudgetError(f"{name} must be " + allowed + f"; got {value!r}")
+
+
+def _example(call: str) -> str:
+    return remedy("argument", f", for example {call}", "")
 
 
 def rounded(value: Any, nearest: float, towards: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from noiseplan.errors import PlanError, QueryError, UnanswerableError, remedy
+from noiseplan.errors import PlanError, QueryError, UnanswerableError, remedy, setting
 from noiseplan.queries import Factor, Query
 from noiseplan.queries.questions import question_of, read_question
 
@@ -36,8 +36,9 @@ def together(one: Mapping[str, Factor], by: Mapping[str, Factor], schema: Schema
     both = [name for name in one if name in by]
     if both:
         raise QueryError(
-            f"{both[0]!r} is what is asked about, and named in by= too: name it once, with what "
-            f"is asked of it"
+            f"{both[0]!r} is what is asked about, and named in "
+            + remedy("argument", "by=", "the groups")
+            + " too: name it once, with what is asked of it"
         )
     return Query(schema, {**one, **by})
 
@@ -57,7 +58,7 @@ def answerable(
         raise PlanError(
             f"{name}: errors of statistics are made of the exact covariance of the noise, and "
             f"answers of a data-aware release are biased; release with another planner, "
-            f"planner='auto'"
+            + setting("planner", "auto")
         )
     try:
         yield

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import QueryError
+from noiseplan.errors import QueryError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.schema import Attribute, Binned
@@ -153,8 +153,9 @@ def _checked_probabilities(asked: Sequence[float] | float) -> list[float]:
     for p in listed:
         if isinstance(p, bool) or not isinstance(p, int | float | np.number) or not 0 < p < 1:
             raise QueryError(
-                f"a quantile has a probability between 0 and 1, as in quantile('age', [0.25, "
-                f"0.75]); found {p!r}"
+                "a quantile has a probability between 0 and 1, as in "
+                + remedy("argument", "quantile('age', [0.25, 0.75])", "quantile(age, 0.25, 0.75)")
+                + f"; found {p!r}"
             )
     if not listed:
         raise QueryError("no quantile is asked for; name some, as in quantile('age', [0.25, 0.75])")

@@ -257,7 +257,9 @@ class Problem:
         if self.budget is not None:
             raise PlanError(
                 remedy("argument", "at_most=", "[plan] at_most")
-                + f" asks for the least privacy cost, and {self.budget} is one: leave out one"
+                + f" asks for the least privacy cost, and {self.budget} is one: leave out the "
+                + "budget, or "
+                + remedy("argument", "at_most=", "at_most")
             )
         self.goal.check_reach(len(self.workload))
 

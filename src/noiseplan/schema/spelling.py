@@ -32,11 +32,13 @@ class Spelling:
 
     def __post_init__(self) -> None:
         if self.decimal not in DECIMALS:
-            raise DataError(f"decimal is one of {_listed(DECIMALS)}; found {self.decimal!r}.")
+            raise DataError(f"decimal= is one of {_listed(DECIMALS)}; found {self.decimal!r}.")
         if self.thousands not in THOUSANDS or self.thousands == self.decimal:
             raise DataError(
-                f"thousands is one of {_listed(THOUSANDS)}, and not what decimal is; found "
-                f"{self.thousands!r}."
+                remedy("argument", "thousands=", "thousands")
+                + f" is one of {_listed(THOUSANDS)}, and not what "
+                + remedy("argument", "decimal=", "decimal")
+                + f" is; found {self.thousands!r}."
             )
 
     @property

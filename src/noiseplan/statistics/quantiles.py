@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from noiseplan.errors import QueryError, remedy
 from noiseplan.matrices.base import Array
-from noiseplan.queries import Custom, Factor, Query
+from noiseplan.queries import Custom, Factor, Identity, Query
 from noiseplan.schema import Attribute, Binned
 from noiseplan.schema.labels import IN_BINS, IN_ORDER
 from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
@@ -113,7 +113,7 @@ def quantile(
     name = called(f"{word}({attribute})", groups)
     z = how.reach(groups.rows * len(asked), release.plan.privacy.pure_epsilon is not None)
     summed = attribute if kind.size > MOST_WRITTEN else ""
-    with answerable(release, name, [attribute, *groups.attributes], summed):
+    with answerable(release, name, [{attribute: Identity()}, factors], summed):
         curves = _curves(release, attribute, asked, factors)
     places = _binned if isinstance(kind, Binned) else _ordinal
     found = [places(kind, curve, z) for curve in curves]

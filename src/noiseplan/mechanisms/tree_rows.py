@@ -15,6 +15,7 @@ from noiseplan.matrices import (
     IdentityMatrix,
     Matrix,
     PaddedMatrix,
+    PrefixMatrix,
     TotalMatrix,
 )
 from noiseplan.matrices.composed import stacked_parts
@@ -37,9 +38,17 @@ def _rows_of_part(matrix: Matrix, tree: Tree) -> NodeRows | None:
     if found is not None:
         return NodeRows(found[0], nodes=found[1][: matrix.shape[0]])
     if matrix.shape[0] * matrix.shape[1] > MOST_WEIGHTS and group is None:
-        return None
+        return _up_to(matrix, tree)
     rows = sp.csr_array(matrix.dense()) if group is None else _of_groups(group, matrix.shape[0])
     return by_node(rows, tree, ROUNDING * abs(rows).max())
+
+
+def _up_to(matrix: Matrix, tree: Tree) -> NodeRows | None:
+    """Prefix sums of values that are the last nodes, in this order; None for all else."""
+    inner = matrix.inner if isinstance(matrix, PaddedMatrix) else matrix
+    values = np.arange(inner.shape[1])
+    told = isinstance(inner, PrefixMatrix) and np.array_equal(tree.of_value[: len(values)], values)
+    return NodeRows(tree.depth, up_to=values) if told else None
 
 
 def groups_of(matrix: Matrix) -> IntArray | None:

@@ -41,7 +41,7 @@ def test_rows_and_numbers_are_those_that_are_measured(planner: str) -> None:
 def test_what_has_no_rows_to_compare_is_refused() -> None:
     tables = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.PureDP(1.0)).mechanism
     with pytest.raises(PlanError, match="neither a matrix nor of the residual family"):
-        family_for([mechanism("optimal"), tables], "add-remove", tables.noise)
+        family_for([mechanism("optimal"), tables], "add-remove")
 
 
 def test_a_look_has_the_tables_of_its_release() -> None:

@@ -37,7 +37,10 @@ file    = "a.ledger"
 dataset = "people"
 """
 # A call, a method or a keyword argument; and the classes that stand for one.
-PYTHON = re.compile(r"\b\w+\.\w+\(|\b(?!ε)[A-Za-z_]+\([^) ]*[=…\[]|\b[a-z_]+=[…'\"(\[]|zCDP\(\d")
+PYTHON = re.compile(
+    r"\b\w+\.\w+\(|\b(?!ε)[A-Za-z_]+\([^) ]*[=…\[]|\b[a-z_]+=(?:[…'\"(\[, ]|True)|DP\(\w"
+    r"|\b(?:Binned|Ordinal|Categorical|Prefix|Ranges|Custom|Query|Workload)\("
+)
 
 
 @pytest.fixture
@@ -117,6 +120,77 @@ def test_numbers_beyond_all_bins(folder: Path) -> None:
 def test_orders_that_were_not_declared(folder: Path) -> None:
     study = STUDY.replace("up_to = 2", 'query = "sex"\nfactors = { sex = "prefix" }')
     assert "declare it as { ordinal = [...] } or { binned = [...] }" in released(folder, study)
+
+
+WRONG = {
+    "clip": ("{ from = 0, to = 9 }", "[1, 5], clip = true", "clip = true }; other numbers"),
+    "edges": ("ordinal = { from = 0, to = 9 }", "binned = [5, 1]", "try them in order, each once"),
+    "one edge": ("ordinal = { from = 0, to = 9 }", "binned = [5]", "needs two, as in [0, 10, 20]"),
+    "missing": ('"M"]', '"M"], missing = "M"', 'out of the values: missing = "not stated"'),
+    "unwritable": ('"M"]', '"M\\u0000"]', "write it without, as in 'M'"),
+    "prefix": ("up_to = 2", 'query = "sex=prefix"', "prefix needs an ordered attribute"),
+    "missing value": ("[ledger]", '[data]\nmissing = ["F"]\n[ledger]', "out of [data] missing, or"),
+    "marks": ("[ledger]", '[data]\nthousands = "."\n[ledger]', "thousands is one of"),
+    "gdp": ("zcdp = 0.4", "gdp = 1.0", "gdp = 1 cannot be met by noise"),
+    "tiny": ("zcdp = 0.4", "pure_dp = 1e200", "try [budget] pure_dp = 1.0"),
+    "noise": (
+        "zcdp = 0.4",
+        'zcdp = 0.4\n[plan]\nnoise = "discrete Laplace"',
+        "leave out [plan] noise, or",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_what_is_wrong_in_a_study_is_said_in_its_words(folder: Path, fault: str) -> None:
+    before, after, words = WRONG[fault]
+    assert before in STUDY
+    (folder / "this.toml").write_text(STUDY.replace(before, after), encoding="utf-8")
+    assert words in said(folder, "plan", folder / "this.toml")
+
+
+ONE = STUDY[: STUDY.index("[ledger]")].replace("up_to = 2", 'query = "age"')
+RECORDED_IN = STUDY[STUDY.index("[ledger]") :]
+AFTER = {
+    "pure": (ONE, ONE.replace("zcdp", "pure_dp"), "plan with [budget] zcdp ="),
+    "neighbours": (ONE, ONE + '[plan]\nneighbours = "replace"', '[plan] neighbours = "add-remove"'),
+    "noise": (ONE, ONE + '[plan]\nnoise = "gaussian"', 'plan all with [plan] noise = "discrete"'),
+    "dawa": (ONE, ONE + '[plan]\nplanner = "dawa"', "leave out --given"),
+    "beside": (ONE + RECORDED_IN, ONE.replace("0.4", "0.5"), "add [ledger] file and dataset"),
+    "not charged": (ONE, ONE + RECORDED_IN, "or release the whole plan: leave out --given"),
+}
+
+
+@pytest.mark.parametrize("case", AFTER)
+def test_what_cannot_follow_a_release_is_said_in_words_of_the_study(
+    folder: Path, case: str
+) -> None:
+    first, second, words = AFTER[case]
+    (folder / "first.toml").write_text(first, encoding="utf-8")
+    (folder / "second.toml").write_text(second, encoding="utf-8")
+    given = ["release", folder / "first.toml", folder / "people.csv", "-o", folder / "out"]
+    assert CliRunner().invoke(main, list(map(str, given))).exit_code == 0
+    given[1], given[4] = folder / "second.toml", folder / "more"
+    assert words in said(folder, *given, "--given", folder / "out")
+
+
+def test_questions_and_options_are_refused_in_their_words(folder: Path) -> None:
+    data, out = folder / "people.csv", folder / "out"
+    made = ["release", folder / "study.toml", data, "-o", out]
+    assert CliRunner().invoke(main, list(map(str, made))).exit_code == 0
+    asked = ["answer", out, "mean(sex)", "--value"]
+    assert "--value has no number for 'M'" in said(folder, *asked, "F=1")
+    assert "--value names 'X', no value" in said(
+        folder, "answer", out, "mean(age)", "--value", "X=1"
+    )
+    assert "as in quantile(age, 0.25, 0.75)" in said(folder, "answer", out, "quantile(age, 2)")
+    valid = ["valid", out, "-o", folder / "valid", "--total"]
+    assert "such as --total 1200" in said(folder, *valid, -1)
+    assert "--integers needs" in said(folder, *valid, 10.5, "--integers")
+    local = ["local", "plan", folder / "study.toml", "-o", folder / "p", "--device", folder / "d"]
+    assert "as in --epsilon 1.0" in said(folder, *local, "--epsilon", 99)
+    opened = ["ledger", "open", folder / "a.ledger", "x", "--zcdp", -1]
+    assert "must be a positive finite number; got" in said(folder, *opened)
 
 
 def test_seeds_beside_a_ledger(folder: Path) -> None:

@@ -73,6 +73,20 @@ def test_a_plan_in_print(noise: str) -> None:
     assert normalised(nz.plan(workload, budget=ONE, noise=noise)) == expected
 
 
+def test_weights_and_costs_are_named_in_print() -> None:
+    """A sum with weights is called so, the mean without is not, and a cost says that it is 2ρ."""
+    schema = small_schema()
+    weighted = nz.Workload([nz.Query(schema, ["age"], weight=3), nz.Query(schema, ["sex"])])
+    assert "least weighted total variance" in str(nz.plan(weighted, budget=ONE))
+    assert "weighted" not in str(nz.plan(weighted, budget=ONE, objective=nz.RMSE()))
+    pure = nz.plan(weighted, budget=nz.PureDP(1.0))
+    assert f"weighted total variance {pure.total_variance:.6g}, lower bound" in str(pure)
+    ranges = nz.Workload([nz.Query(schema, {"age": nz.Ranges()})])
+    plan = nz.plan(ranges, targets=4.0, planner="residual")
+    assert f"privacy cost 2ρ = {2 * plan.privacy.rho:.6g}, lower bound" in str(plan)
+    assert "weighted" not in str(nz.plan(ranges, budget=ONE))
+
+
 RANGES = nz.Workload.all_ranges(nz.Schema({"x": nz.Ordinal(range(6)), "y": nz.Ordinal(range(4))}))
 PREDICATES = nz.Workload.predicates(
     nz.Schema.from_sizes({"age": 20, "income": 20, "region": 20}),

@@ -101,6 +101,9 @@ def test_groups_of_a_level_are_headed_by_it(question: str, heading: str, label: 
         assert list(columns) == [expected, "sex"]
         assert str(columns[expected][0]).endswith(label)
     schema = nz.Schema({"tract": geo})
+    # A label of one's own that begins so, over tracts of two counties: no county.
+    own = nz.Query(schema, {"tract": nz.Custom([[1, 0, 1]], labels=["county fair"])})
+    assert own.headings == ("tract",)
     assert list(predicate_query(schema, "county = '12'").row_labels()) == ["county"]
 
 

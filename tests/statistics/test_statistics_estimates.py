@@ -433,3 +433,17 @@ def test_a_number_for_what_is_left_out_is_refused() -> None:
     release = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(1.0)).release({"age": [0, 1, None]})
     with pytest.raises(nz.NoiseplanError, match="names 'not stated', no value of 'age'"):
         release.mean("age", values={"not stated": 9.0})
+
+
+@pytest.mark.parametrize("statistic", ["median(age), county", "mean(age), county"])
+def test_advice_names_the_coarsest_table_that_does(statistic: str) -> None:
+    """A table by county, where groups are counties: not every block, and it is enough."""
+    blocks = {"block": ["a1", "a2", "b1", "b2"], "county": ["a", "a", "b", "b"]}
+    schema = nz.Schema({"age": nz.Ordinal(range(5)), "home": nz.Hierarchical(blocks)})
+    people = {"age": [0, 1, 2, 4] * 50, "home": ["a1", "a2", "b1", "b2"] * 50}
+    alone = nz.Workload([nz.Query(schema, ["age"]), nz.Query(schema, ["home"])])
+    release = nz.plan(alone, budget=nz.zCDP(1.0)).release(people, seed=1)
+    with pytest.raises(nz.NoiseplanError, match=r"Query\(schema, \['age', 'county'\]\)"):
+        release.ask(statistic)
+    advised = nz.Workload([nz.Query(schema, ["age", "county"])])
+    assert nz.plan(advised, budget=nz.zCDP(1.0)).release(people, seed=1).ask(statistic).rows

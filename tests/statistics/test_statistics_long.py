@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from noiseplan.counting import CountTensor
 from noiseplan.errors import QueryError, UnanswerableError
+from noiseplan.mechanisms import tree_block
+from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.queries import Query
 from noiseplan.statistics import long_curves, quantiles
 
@@ -24,6 +27,7 @@ ASKED: dict[str, Any] = {
     "series": [{"t": nz.Prefix(), "g": nz.Identity()}],
     "table": [["t", "g"]],
     "both": [{"t": nz.Prefix()}, ["t", "g"]],
+    "levels": [{"t": nz.Levels(10, 100), "g": nz.Identity()}, {"t": nz.Levels(500)}],
 }
 
 
@@ -45,6 +49,46 @@ def test_the_same_as_with_rows_written_out(kind: str, asked: str) -> None:
     ((d, error),) = long_curves.long_curves(release, "t", [0.3], groups)
     np.testing.assert_allclose(d, curve.d, atol=1e-8 * np.abs(curve.d).max())
     np.testing.assert_allclose(error**2, curve.error**2, atol=1e-9 * curve.error.max() ** 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prefix_sums_of_levels_are_those_of_rows_written_out(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Estimates, variances and covariances with the total and with single values, of a tree."""
+    release = release_of(kind, "levels")
+    assert isinstance(release.plan.mechanism, TreeMechanism)
+    schema, size = release.schema, release.schema.shape[0]
+    sums = Query(schema, {"t": nz.Prefix(), "g": nz.Identity()})
+    others = [
+        Query(schema, ["g"]),
+        Query(schema, {"t": nz.Custom(np.eye(size)[[0, 500, LONG - 1]])}),
+        Query(schema, {"t": nz.Custom(np.arange(size)[None] % 7.0), "g": nz.Custom([[1, 2, 0]])}),
+    ]
+    written = release.answer(sums), [release.covariance(sums, other) for other in others]
+    back = [release.covariance(other, sums) for other in others]
+    monkeypatch.setattr(tree_block, "MOST_WEIGHTS", 4 * size)
+    answer, shared = release.answer(sums), [release.covariance(sums, other) for other in others]
+    np.testing.assert_allclose(answer.estimate, written[0].estimate, atol=1e-8 * LONG)
+    np.testing.assert_allclose(answer.std_error, written[0].std_error, rtol=1e-9)
+    for found, other, expected, turned in zip(shared, others, written[1], back, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            release.covariance(other, sums), turned, atol=1e-9 * turned.max()
+        )
+    with pytest.raises(QueryError, match="too many numbers to be written down"):
+        release.covariance(sums, sums)
+
+
+def test_medians_of_long_trees_of_levels() -> None:
+    """More values than rows are written for, by levels alone: within six standard errors."""
+    schema = nz.Schema({"t": nz.Ordinal(range(20_000)), "g": nz.Categorical(["a", "b"])})
+    asked = nz.Workload([Query(schema, {"t": nz.Levels(10, 100, 1000), "g": nz.Identity()})])
+    counts = CountTensor(schema, np.ones(schema.shape, dtype=np.int64) * [3, 1])
+    release = nz.plan(asked, budget=nz.zCDP(0.5)).release(counts, seed=3)
+    found = release.quantile("t", 0.25, by="g")
+    assert (np.abs(found.estimate - 4_999) < 3 * (found.upper - found.lower)).all()
+    assert (found.upper - found.lower < 400).all()
 
 
 @pytest.mark.parametrize(("kind", "asked"), [("values", "table"), ("open", "series")])
@@ -108,7 +152,7 @@ def test_a_year_by_minute() -> None:
 
 def test_what_cannot_be_had_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = nz.Schema({"t": nz.Ordinal(range(7_200)), "g": nz.Categorical(["a", "b"])})
-    levels = Query(schema, {"t": nz.Levels(60), "g": nz.Identity()})
+    levels = Query(schema, {"t": nz.Levels(60, leaves=False), "g": nz.Identity()})
     data = {"t": [1, 2, 3], "g": ["a", "a", "b"]}
     release = nz.plan(nz.Workload([levels]), budget=nz.zCDP(1.0)).release(data)
     with pytest.raises(UnanswerableError, match=r"{'t': Prefix\(\), 'g': Identity\(\)}") as refused:

@@ -93,10 +93,14 @@ class Visit:
     def click(self, name: str, where: Any = None) -> None:
         (where or self.page).get_by_role("button", name=name, exact=True).click()
 
-    def hears(self, words: str) -> None:
-        """Wait until the page has said that."""
-        said = "(words) => window.announced.some((each) => each.includes(words))"
-        self.page.wait_for_function(said, arg=words)
+    @contextmanager
+    def hears(self, *words: str) -> Iterator[None]:
+        """Wait until the page has said that, each of it after what is done within."""
+        before = self.page.evaluate("window.announced.length")
+        yield
+        said = "([from, words]) => words.every("
+        said += "(one) => window.announced.slice(from).some((each) => each.includes(one)))"
+        self.page.wait_for_function(said, arg=[before, list(words)])
 
     def planned(self) -> None:
         """Wait until the plan is that of the design that is open."""

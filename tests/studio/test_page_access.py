@@ -121,9 +121,8 @@ def test_areas_have_names_and_changes_are_announced(browser: Any, served: Served
         assert pressed.get_attribute("aria-pressed") == "false"
         pressed.click()
         assert pressed.get_attribute("aria-pressed") == "true"
-        visit.hears("Planned: average error")
-        visit.click("Remove small")
-        visit.hears("small removed.")
+        with visit.hears("small removed.", "Planned: average error"):
+            visit.click("Remove small")
 
 
 def test_a_table_is_added_budgeted_and_saved_by_keyboard_alone(
@@ -148,8 +147,8 @@ def test_a_table_is_added_budgeted_and_saved_by_keyboard_alone(
         assert page.evaluate("document.activeElement.dataset.key") == "slider"
         budget = tomllib.loads(study_text(visit))["budget"]["zcdp"]
         assert budget > 0.5
-        keys.press("Control+z")
-        visit.hears("Undone: the budget.")
+        with visit.hears("Undone: the budget."):
+            keys.press("Control+z")
         assert tomllib.loads(study_text(visit))["budget"]["zcdp"] == 0.5
         keys.press("Control+s")
         page.locator("#saved", has_text="town.toml, saved").wait_for()

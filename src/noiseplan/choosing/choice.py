@@ -415,7 +415,7 @@ class Look(Answers):
 
 def _family(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
     try:
-        return family_for(mechanisms, neighbours, mechanisms[0].noise)
+        return family_for(mechanisms, neighbours)
     except PlanError as error:
         raise PlanError(
             f"{error}. Plan them on common rows: adaptive([...], common_rows=True), which changes "

@@ -25,15 +25,19 @@ from noiseplan.release.rehearsal import Checked, Finding, check
 from noiseplan.release.release import Release, ReleaseOptions, make_release
 
 COMBINED = "combined"
+ONE_SOURCE = (
+    "make both releases from one source, open_source(data, schema, person=…, cap=…), in one program"
+)
 OTHER_RECORDS = (
-    "person= would choose among the records of each person, and the earlier release counted "
-    "others, or was read from a folder, which does not keep which: make both releases from one "
-    "source, open_source(data, schema, person=…, cap=…), in one program"
+    remedy("argument", "person=", "[people] person")
+    + " would choose among the records of each person, and the earlier release counted others, or "
+    "was read from a folder, which does not keep which: " + remedy("whole plan", ONE_SOURCE)
 )
 NOT_THE_SAME_RECORDS = (
     "the earlier release counted some records of each person, chosen at random, and these data "
-    "would show others: give it the same source, or the same data with the same person= and number "
-    "of records"
+    "would show others: give it the same source, or the same data with the same "
+    + remedy("argument", "person=", "[people] person")
+    + " and number of records"
 )
 
 
@@ -80,7 +84,7 @@ class Continuation:
         require_alike(plan, earlier.plan)
         target, have = plan.mechanism, earlier.plan.mechanism
         try:
-            family = family_for([target, have], plan.privacy.neighbours, target.noise)
+            family = family_for([target, have], plan.privacy.neighbours)
             shared = family.shared(target, have)
         except PlanError as error:
             raise PlanError(
@@ -180,7 +184,8 @@ class Continuation:
         elif self.earlier.recorded and self.rest is not None:
             raise PlanError(
                 f"the earlier release is on a ledger ({self.earlier.recorded}), and what is left "
-                f"would be measured beside it: add ledger=, dataset="
+                f"would be measured beside it: add "
+                + remedy("argument", "ledger=, dataset=", "[ledger] file and dataset")
             )
 
     def _people(self) -> PersonCap | None:

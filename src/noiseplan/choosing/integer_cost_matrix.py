@@ -201,6 +201,8 @@ def require_few_cells(size: int, why: str = "") -> None:
     """Refuse a domain over which no matrix is written down, and say what goes to any size."""
     if size > MOST_CELLS:
         raise PlanError(
-            f"{why}explicit matrices go up to {MOST_CELLS:,} cells, and the schema has {size:,}; "
-            f"plans of any size go together where both have " + setting("planner", "residual")
+            why
+            + f"explicit matrices go up to {MOST_CELLS:,} cells, and the schema has {size:,}; "
+            + "plans of any size go together where both have "
+            + setting("planner", "residual")
         )

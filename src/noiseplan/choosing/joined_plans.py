@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.choosing.workload_answers import answered
-from noiseplan.errors import PlanError, QueryError, remedy
+from noiseplan.errors import PlanError, QueryError, remedy, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import cost_of
@@ -153,9 +153,10 @@ def require_alike(plan: Plan, other: Plan) -> None:
     if plan.privacy.pure_epsilon is not None:
         rho = f"{plan.privacy.pure_epsilon**2 / 2:.4g}"
         raise PlanError(
-            f"the plan is of pure DP, and looking first is free with Gaussian noise only, where "
-            f"two measurements add up to one: plan with budget=zCDP({rho}), which pure DP at this "
-            f"ε implies, or choose without data by plan.rmse and release one plan"
+            "the plan is of pure DP, and looking first is free with Gaussian noise only, where "
+            "two measurements add up to one: plan with "
+            + remedy("zCDP budget", f"budget=zCDP({rho})", rho)
+            + ", which pure DP at this ε implies, or choose without data and release one plan"
         )
     if plan.noise not in PLANNED:
         raise PlanError(
@@ -167,11 +168,12 @@ def require_alike(plan: Plan, other: Plan) -> None:
     if other.noise not in (plan.noise, *MADE):
         raise PlanError(
             f"the plans have different noise, {other.noise!r} and {plan.noise!r}: plan all with "
-            f"the same noise="
+            + setting("noise", other.noise)
         )
     if plan.privacy.neighbours != other.privacy.neighbours:
         raise PlanError(
-            "the plans protect different neighbours: plan all with the same neighbours="
+            "the plans protect different neighbours: plan all with "
+            + setting("neighbours", other.privacy.neighbours)
         )
     if plan.max_rows != other.max_rows:
         raise PlanError(

@@ -12,10 +12,9 @@ from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
 from noiseplan.errors import PlanError, setting
 from noiseplan.mechanisms.base import ONE_MATRIX, Mechanism
-from noiseplan.noise import Noise
 
 
-def family_for(mechanisms: Sequence[Mechanism], neighbours: str, noise: Noise) -> Family[Any]:
+def family_for(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
     """The way to compare these mechanisms; raises `PlanError` where there is none."""
     size = mechanisms[0].schema.size
     explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
@@ -28,7 +27,7 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, noise: Noise) -
             return ByPrecisions()
         if not explicit and neighbours == "add-remove":
             try:
-                return ByCrossing.of(mechanisms, carrier_of(noise))
+                return ByCrossing.of(mechanisms, carrier_of(mechanisms[0].noise))
             except PlanError:
                 if not same_bases:
                     raise
@@ -38,13 +37,15 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, noise: Noise) -
         different = next((words for words in undivided if words != ONE_MATRIX), ONE_MATRIX)
     if neighbours != "add-remove":
         raise PlanError(
-            f"{different}, and explicit matrices are for neighbours that add or remove a record; "
-            f"plans without them have " + setting("planner", "residual")
+            different
+            + ", and explicit matrices are for neighbours that add or remove a record; "
+            + "plans without them have "
+            + setting("planner", "residual")
         )
-    require_few_cells(size, f"{different}, and ")
+    require_few_cells(size, different + ", and ")
     for mechanism in mechanisms:
         mechanism.unit_rows()  # refused by those that have none
-    return ByMatrices(carrier_of(noise))
+    return ByMatrices(carrier_of(mechanisms[0].noise))
 
 
 def _same_rows(mechanisms: Sequence[Mechanism]) -> tuple[bool, str]:
@@ -54,6 +55,6 @@ def _same_rows(mechanisms: Sequence[Mechanism]) -> tuple[bool, str]:
             mechanism.residual_blocks()  # refused by those that have none
         SharedBases.of(mechanisms)
     except PlanError as error:
-        return False, str(error)
+        return False, error.message
     different = measured_differently(mechanisms)
     return True, different and f"the plans measure {different} by different rows"

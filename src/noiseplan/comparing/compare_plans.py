@@ -192,5 +192,5 @@ def _require_person(name: str, plan: Any, example: Example) -> None:
     if rows > 1 and example.person is None and not isinstance(example.data, Projectable):
         raise PlanError(
             f"plan {name!r} is for people with up to {rows} records: say whose record each is, "
-            f"compare(…, person='id')"
+            + remedy("name person", "compare(…, person='id')")
         )

@@ -12,7 +12,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.comparing.error_figures import Errors, Gathered
 from noiseplan.counting import Projectable, count_tables, open_source
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.noise.randomness import derived_seed
 from noiseplan.progress import progress
@@ -38,7 +38,8 @@ class Example:
         if workload.rows > MOST_ROWS:
             raise PlanError(
                 f"errors are simulated row by row, for at most {MOST_ROWS:,} rows, and the "
-                f"workload has {workload.rows:,}: name fewer queries, compare(…, workload=…)"
+                f"workload has {workload.rows:,}: name fewer "
+                + remedy("argument", "queries, compare(…, workload=…)", "tables in the study")
             )
         sets = [attribute_set(query) for query in workload]
         source = count_tables(open_source(data, workload.schema), sets)

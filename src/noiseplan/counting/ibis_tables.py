@@ -34,7 +34,7 @@ from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.telling import reading
-from noiseplan.errors import DataError
+from noiseplan.errors import DataError, remedy
 from noiseplan.progress import waiting
 from noiseplan.schema import Attribute, Binned, Label, Ordinal, Schema
 
@@ -73,8 +73,9 @@ def _refuse_dates_as_text(table: Any, schema: Schema) -> None:
             held = "dates" if dated else f"a {type(kind).__name__.lower()}"
             raise DataError(
                 f"column {name!r} holds {held}, which SQLite keeps as text "
-                f"of any form and compares as text: it is not counted there. Count a frame, "
-                f"table.to_pandas(), or a Parquet file of the table."
+                f"of any form and compares as text: it is not counted there. Count "
+                + remedy("argument", "a frame, table.to_pandas(), or ", "")
+                + "a Parquet file of the table."
             )
 
 

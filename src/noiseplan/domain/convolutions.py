@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.noise.wide_integers import BITS, WideIntegers
 
@@ -110,7 +110,9 @@ def digit_bits(c: IntArray) -> int:
     if bits < 2:
         raise PlanError(
             f"{len(c):,} coefficients of these sizes cannot be applied to whole numbers without "
-            f"rounding: plan with fewer values, or with noise='gaussian' to simulate"
+            f"rounding: plan with fewer values, or with "
+            + setting("noise", "gaussian")
+            + " to simulate"
         )
     return min(bits, BITS)
 

@@ -164,7 +164,7 @@ def comparison_spec(
     if len(names) > len(PALETTE):
         raise ChartError(
             f"{len(names)} plans are more than can be told apart by colour; compare at most "
-            f"{len(PALETTE)} in one picture, or use .table()"
+            f"{len(PALETTE)} in one picture"
         )
     lines = ["root mean square error over the rows of a query"]
     if any(plans["simulated"]):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.errors import BudgetError, PlanError, UnanswerableError
+from noiseplan.errors import BudgetError, PlanError, UnanswerableError, remedy
 from noiseplan.local.device.randomizer import LARGEST_TABLE
 from noiseplan.local.localplan import LocalPlan
 from noiseplan.local.own_strategy import own_strategy
@@ -255,7 +255,8 @@ def checked_epsilon(epsilon: object) -> float:
             return value
     raise BudgetError(
         f"epsilon is a number from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}, as in "
-        f"local.plan(workload, epsilon=1.0); found {epsilon!r}"
+        + remedy("argument", "local.plan(workload, epsilon=1.0)", "--epsilon 1.0")
+        + f"; found {epsilon!r}"
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import PlanError, StorageError
+from noiseplan.errors import PlanError, StorageError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import for_person, require_sizes
 from noiseplan.noise.law import Noise, Sampler
@@ -31,7 +31,10 @@ Progress = Callable[[int], None]
 
 NOT_COMPARED = (
     "one of the plans is neither a matrix nor of the residual family, and has nothing to be "
-    "compared by: plan it with planner='auto' or planner='optimal'"
+    "compared by: plan it with "
+    + setting("planner", "auto")
+    + " or "
+    + setting("planner", "optimal")
 )
 NO_FREE_ROWS = (
     "free queries are for plans by one matrix over all cells, with Gaussian noise: plan "

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices import IdentityMatrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
@@ -52,7 +52,8 @@ def row_covariances(mechanism: ResidualMechanism, query: Query, other: Query) ->
     if query.rows * other.rows > COVARIANCE_LIMIT:
         raise PlanError(
             f"the covariance of {query.rows:,} × {other.rows:,} rows has more than "
-            f"{COVARIANCE_LIMIT:,} numbers; ask for fewer rows, e.g. with Custom([[...]])"
+            f"{COVARIANCE_LIMIT:,} numbers; ask for fewer rows, "
+            + remedy("argument", "e.g. with Custom([[...]])", "as in NAME=25..34")
         )
     if query.joint is not None or other.joint is not None:
         return _dense_covariance(mechanism, query, other)

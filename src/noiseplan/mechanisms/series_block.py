@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.domain.series import HELD, Series
 from noiseplan.domain.summed_series import JointEstimate, SummedSeries
-from noiseplan.errors import UnanswerableError
+from noiseplan.errors import UnanswerableError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.long_block import LongBlock
 from noiseplan.mechanisms.series_rows import (
@@ -160,7 +160,8 @@ class SeriesBlock(LongBlock[SeriesRows]):
         if int(length.sum()) > MOST_WEIGHTS:
             raise UnanswerableError(
                 f"{spans.count:,} rows over {self.size:,} values are too many numbers to be "
-                f"written down for this: ask for fewer rows at a time, as nz.Custom([[...]])"
+                f"written down for this: ask for fewer rows at a time, "
+                + remedy("argument", "as nz.Custom([[...]])", "as in NAME=25..34")
             )
         first = np.concatenate([[0], np.cumsum(length)])
         column = np.arange(first[-1]) - np.repeat(first[:-1] - spans.start, length)

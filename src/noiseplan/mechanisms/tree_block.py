@@ -10,6 +10,10 @@ the level above:
 
     Σ_c u_c w_c² − (Σ_c u_c w_c)²/S_v ,    at the root  V w² .
 
+Of the nodes up to one, all weights are 1 before it and 0 behind it at every level, as Σ_c g_c = 1:
+only the parents of the node in which the sum ends add anything, so that sums up to every node take
+one number a level each.
+
 Rows over the values of the attribute are rows over the nodes of its tree, where these can tell.
 """
 
@@ -18,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +30,15 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, first_of
 from noiseplan.domain.tree import Shape, Tree, TreeVariances
-from noiseplan.matrices import GroupMatrix, IdentityMatrix, Matrix, PaddedMatrix, TotalMatrix
+from noiseplan.errors import QueryError
+from noiseplan.matrices import (
+    GroupMatrix,
+    IdentityMatrix,
+    Matrix,
+    PaddedMatrix,
+    PrefixMatrix,
+    TotalMatrix,
+)
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.composed import stacked_parts
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
@@ -40,17 +52,21 @@ MOST_WEIGHTS: Final = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class NodeRows:
-    """Rows over the nodes of one level: single nodes, or any weights on them."""
+    """Rows over the nodes of one level: single nodes, any weights on them, or sums of all nodes up
+    to some."""
 
     level: int
     nodes: IntArray | None = None
     weights: sp.csr_array | None = None
+    up_to: IntArray | None = None
 
     @property
     def count(self) -> int:
         """How many rows."""
         if self.nodes is not None:
             return len(self.nodes)
+        if self.up_to is not None:
+            return len(self.up_to)
         assert self.weights is not None
         return int(self.weights.shape[0])
 
@@ -58,11 +74,18 @@ class NodeRows:
         """Some of the rows."""
         if self.nodes is not None:
             return replace(self, nodes=self.nodes[rows])
+        if self.up_to is not None:
+            return replace(self, up_to=self.up_to[rows])
         assert self.weights is not None
         return replace(self, weights=sp.csr_array(self.weights[rows]))
 
     def sparse(self, size: int) -> sp.csr_array:
         """The rows over all nodes of the level."""
+        if self.up_to is not None:
+            raise QueryError(
+                f"{len(self.up_to):,} prefix sums of {size:,} values are too many numbers to be "
+                f"written down for this: ask for fewer of them"
+            )
         if self.nodes is None:
             assert self.weights is not None
             return self.weights
@@ -74,7 +97,7 @@ class NodeRows:
         """The same over a level above, where rows give all children of a node the same weight."""
         if level >= self.level:
             return self
-        if self.nodes is not None:
+        if self.weights is None:
             return None
         rows = self
         for at in range(self.level, level, -1):
@@ -196,12 +219,16 @@ class TreeBlock(LongBlock[NodeRows]):
         values = estimates[rows.level]
         if rows.nodes is not None:
             return values.take(rows.nodes, axis=-1)
+        if rows.up_to is not None:
+            return np.cumsum(values, axis=-1).take(rows.up_to, axis=-1)
         flat = rows.sparse(values.shape[-1]) @ values.reshape(-1, values.shape[-1]).T
         return np.asarray(flat).T.reshape(*values.shape[:-1], -1)
 
     def variance(self, rows: NodeRows) -> Array:
         if rows.nodes is not None:
             return self.variances.final[rows.level][rows.nodes]
+        if rows.up_to is not None:
+            return self._variance_up_to(rows)
         found, total = self.variances, np.zeros(rows.count)
         weights = rows.sparse(self.counts[rows.level])
         for level in range(rows.level, 0, -1):
@@ -211,6 +238,10 @@ class TreeBlock(LongBlock[NodeRows]):
         return np.asarray(total + weights_squared(weights, found.final[0]))
 
     def covariance(self, rows: NodeRows, others: NodeRows) -> Array:
+        if rows.up_to is not None:
+            return self._covariance_up_to(rows, others)
+        if others.up_to is not None:
+            return self._covariance_up_to(others, rows).T
         found, total = self.variances, np.zeros((rows.count, others.count))
         sizes, pair = self.counts, (rows, others)
         weights = [sp.csr_array((each.count, sizes[self.depth])) for each in pair]
@@ -238,6 +269,61 @@ class TreeBlock(LongBlock[NodeRows]):
         above = sp.csr_array((weights * (own / found.below[level - 1][parent])) @ to_parents)
         return weights, inside, above
 
+    def _steps_up(self, rows: NodeRows) -> Iterator[_Step]:
+        """The way up from the nodes in which sums end."""
+        assert rows.up_to is not None
+        found, node, weight = self.variances, rows.up_to, np.ones(rows.count)
+        for level in range(rows.level, 0, -1):
+            own, parent = found.upward[level], self.tree.parents[level - 1][node]
+            begin = self.tree.starts[level - 1][parent]
+            before = _before(own, node, begin)
+            share = (before + own[node] * weight) / found.below[level - 1][parent]
+            yield _Step(level, node, begin, parent, weight, before, share)
+            node, weight = parent, share
+
+    def _variance_up_to(self, rows: NodeRows) -> Array:
+        found, total, last = self.variances, np.zeros(rows.count), np.ones(rows.count)
+        for step in self._steps_up(rows):
+            own = found.upward[step.level][step.node]
+            total += step.before + own * step.weight**2
+            total -= step.share**2 * found.below[step.level - 1][step.parent]
+            last = step.share
+        return np.asarray(total + found.final[0][0] * last**2)
+
+    def _covariance_up_to(self, rows: NodeRows, others: NodeRows) -> Array:
+        """With a few rows of any other kind."""
+        found, total = self.variances, np.zeros((rows.count, others.count))
+        weights, last = others.sparse(self.counts[others.level]).toarray().T, np.ones(rows.count)
+        for step in self._steps_up(rows):
+            last = step.share
+            if step.level > others.level:
+                continue
+            above, own = step.level - 1, found.upward[step.level][:, None] * weights
+            sums = np.add.reduceat(own, self.tree.starts[above])
+            total += _before(own, step.node, step.begin) + step.weight[:, None] * own[step.node]
+            total -= step.share[:, None] * sums[step.parent]
+            weights = sums / found.below[above][:, None]
+        return np.asarray(total + found.final[0][0] * last[:, None] * weights[0])
+
+
+class _Step(NamedTuple):
+    """Of sums of nodes: where they end at a level, and where its parent begins; w there, Σ u of the
+    siblings before it, and w of the parent."""
+
+    level: int
+    node: IntArray
+    begin: IntArray
+    parent: IntArray
+    weight: Array
+    before: Array
+    share: Array
+
+
+def _before(own: Array, node: IntArray, begin: IntArray) -> Array:
+    """Σ of the siblings before each node."""
+    sums = np.cumsum(own, axis=0) - own
+    return np.asarray(sums[node] - sums[begin])
+
 
 def _product(a: sp.csr_array, by: Array, b: sp.csr_array) -> Array:
     """A diag(by) Bᵀ, as numbers."""
@@ -261,9 +347,17 @@ def _rows_of_part(matrix: Matrix, tree: Tree) -> NodeRows | None:
     if found is not None:
         return NodeRows(found[0], nodes=found[1][: matrix.shape[0]])
     if matrix.shape[0] * matrix.shape[1] > MOST_WEIGHTS and group is None:
-        return None
+        return _up_to(matrix, tree)
     rows = sp.csr_array(matrix.dense()) if group is None else _of_groups(group, matrix.shape[0])
     return by_node(rows, tree, ROUNDING * abs(rows).max())
+
+
+def _up_to(matrix: Matrix, tree: Tree) -> NodeRows | None:
+    """Prefix sums of values that are the last nodes, in this order; None for all else."""
+    inner = matrix.inner if isinstance(matrix, PaddedMatrix) else matrix
+    values = np.arange(inner.shape[1])
+    told = isinstance(inner, PrefixMatrix) and np.array_equal(tree.of_value[: len(values)], values)
+    return NodeRows(tree.depth, up_to=values) if told else None
 
 
 def groups_of(matrix: Matrix) -> IntArray | None:

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
-from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
+from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError, setting
 from noiseplan.matrices import IdentityMatrix, Matrix
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
@@ -233,7 +233,8 @@ class WorkloadRowsMechanism(Mechanism):
         if cells > PRICED_CELLS:
             raise PlanError(
                 f"what sums of rows cost is found cell by cell, for at most {PRICED_CELLS:,}, and "
-                f"the rows tell {cells:,} apart: measure the rows themselves (planner='workload')"
+                f"the rows tell {cells:,} apart: measure the rows themselves, "
+                + setting("planner", "workload")
             )
         batch = max(1, AT_ONCE // max(mix.shape))
         for start in range(0, cells, batch):

@@ -47,7 +47,7 @@ def require_change(norm: Fraction | float) -> None:
     if norm == 0:
         raise PlanError(
             "nothing that is asked depends on whose record is replaced, so there is nothing to "
-            "add noise to: ask for more, or use planner='auto'"
+            "add noise to: ask for more, or use " + setting("planner", "auto")
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
-from noiseplan.errors import PlanError, setting
+from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.noise.law import Law
 from noiseplan.planning import limits
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
@@ -129,7 +129,9 @@ class LaplaceFamily(Family):
             return super().planned(problem)
         if problem.goal.at_most is not None:
             raise PlanError(
-                "at_most= is planned for with Gaussian noise: leave out noise=, or give targets="
+                remedy("argument", "at_most=", "[plan] at_most")
+                + " is planned for with Gaussian noise: leave out "
+                + remedy("argument", "noise=, or give targets=", "[plan] noise, or give [targets]")
             )
         return least_epsilon(problem, solve)
 
@@ -324,7 +326,8 @@ def _check_pure(problem: Problem) -> None:
     if not LEAST_EPSILON <= problem.epsilon <= MOST_EPSILON:
         raise PlanError(
             f"plans of pure DP take ε from {LEAST_EPSILON:g} to {MOST_EPSILON:g}, found "
-            f"{epsilon}, for which variances are no numbers: try PureDP(1.0)"
+            f"{epsilon}, for which variances are no numbers: try "
+            + remedy("pure budget", "PureDP(1.0)", "1.0")
         )
     if isinstance(problem.goal, RelativeError):
         raise PlanError(

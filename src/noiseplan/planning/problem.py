@@ -222,7 +222,9 @@ class Problem:
                 setting("noise", self.noise)
                 + " goes with a budget of pure DP, as in "
                 + remedy("pure budget", "PureDP(1.0)", "1.0")
-                + f", found {self.budget!r}; leave out noise=, or use "
+                + f", found {self.budget}; leave out "
+                + remedy("argument", "noise=", "[plan] noise")
+                + ", or use "
                 + setting("noise", "gaussian")
                 + " to simulate"
             )
@@ -254,8 +256,10 @@ class Problem:
         """Refuse a bound beside a budget, and one that no plan meets."""
         if self.budget is not None:
             raise PlanError(
-                f"at_most= asks for the least privacy cost, and {self.budget} is one: leave out "
-                f"the budget, or at_most="
+                remedy("argument", "at_most=", "[plan] at_most")
+                + f" asks for the least privacy cost, and {self.budget} is one: leave out the "
+                + "budget, or "
+                + remedy("argument", "at_most=", "at_most")
             )
         self.goal.check_reach(len(self.workload))
 

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
@@ -212,7 +212,10 @@ def all_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, 
     if count > ROW_LIMIT:
         raise PlanError(
             f"this objective looks at every row, and the workload has {count:,} distinct ones "
-            f"(limit {ROW_LIMIT:,}); use TotalVariance() or WorstVariance()"
+            f"(limit {ROW_LIMIT:,}); use "
+            + remedy(
+                "argument", "TotalVariance() or WorstVariance()", 'objective = "total" or "worst"'
+            )
         )
     chosen = plain_types(design)
     pieces, owners = [plain_rows(design, inverses)], [chosen]

@@ -120,8 +120,9 @@ class GDP(Budget):
     def zcdp_rho(self) -> float:
         same = text_down(product_down(self.mu, self.mu) / 2)
         raise BudgetError(
-            f"GDP(mu={text_of(self.mu)}) cannot be met by noise whose guarantee is zCDP (discrete "
-            f"Gaussian): no zCDP bound implies a GDP bound. Plan with "
+            remedy("argument", f"GDP(mu={text_of(self.mu)})", f"gdp = {text_of(self.mu)}")
+            + " cannot be met by noise whose guarantee is zCDP (discrete Gaussian): no zCDP bound "
+            "implies a GDP bound. Plan with "
             + remedy("setting", 'noise="gaussian"', "noise", "gaussian")
             + ", or state the budget as zCDP, for example "
             + remedy("zCDP budget", f"zCDP(rho={same})", same)

@@ -19,7 +19,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any
 
-from noiseplan.errors import BudgetError
+from noiseplan.errors import BudgetError, remedy
 
 
 def up(x: float, ulps: int = 1) -> float:
@@ -227,18 +227,23 @@ def checked_allowance(name: str, value: object) -> float:
 
 def positive_finite(name: str, value: object, example: str) -> float:
     """A number above 0 and below infinity; rounded down."""
-    allowed = f"a positive finite number, for example {example}"
-    return _number(name, value, lambda x: 0 < x < math.inf, allowed, -math.inf)
+    allowed = "a positive finite number"
+    return _number(name, value, lambda x: 0 < x < math.inf, allowed, -math.inf, example)
 
 
 def probability(name: str, value: object, example: str) -> float:
     """A number strictly between 0 and 1; rounded down."""
-    allowed = f"a number strictly between 0 and 1, for example {example}"
-    return _number(name, value, lambda x: 0 < x < 1, allowed, -math.inf)
+    allowed = "a number strictly between 0 and 1"
+    return _number(name, value, lambda x: 0 < x < 1, allowed, -math.inf, example)
 
 
 def _number(
-    name: str, value: object, accepts: Callable[[float], bool], allowed: str, towards: float
+    name: str,
+    value: object,
+    accepts: Callable[[float], bool],
+    allowed: str,
+    towards: float,
+    example: str = "",
 ) -> float:
     # bool is an int to Python, but a budget of True is a slip. NaN fails every comparison.
     if isinstance(value, Real | Decimal) and not isinstance(value, bool):
@@ -251,7 +256,8 @@ def _number(
             nearest = math.nan
         if accepts(nearest):
             return rounded(value, nearest, towards)
-    raise BudgetError(f"{name} must be {allowed}; got {value!r}")
+    call = remedy("argument", f", for example {example}", "") if example else ""
+    raise BudgetError(f"{name} must be {allowed}" + call + f"; got {value!r}")
 
 
 def rounded(value: Any, nearest: float, towards: float) -> float:

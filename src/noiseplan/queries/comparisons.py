@@ -236,7 +236,7 @@ def _refuse_cut(sign: str, literal: Literal, name: str, attribute: Attribute) ->
         raise _At(
             literal.at,
             f"{name} {sign} {_written(end)} cuts through {_written(label)}, which also holds the "
-            f"numbers above {last} (clip=True): write {name} < {last} or {name} >= {last}, or "
+            f"numbers above {last}: write {name} < {last} or {name} >= {last}, or "
             f"declare further values",
         )
 

@@ -68,15 +68,17 @@ class Factor(ABC):
     def check(self, name: str, attribute: Attribute) -> None:
         """Raise `QueryError` if the factor makes no sense on this attribute."""
         if self.needs_order:
-            check_ordered(f"{type(self).__name__}()", name, attribute)
+            word = remedy("argument", f"{type(self).__name__}()", self.label)
+            check_ordered(word, name, attribute)
 
 
 def check_ordered(word: str, name: str, attribute: Attribute) -> None:
     """Refuse a factor (in words) on an attribute whose values have no order."""
     if not attribute.ordered:
         raise QueryError(
-            f"{word} needs an ordered attribute, but {name!r} is {type(attribute).__name__}: "
-            f"declare it as "
+            word
+            + f" needs an ordered attribute, but {name!r} is {type(attribute).__name__}: "
+            + "declare it as "
             + IN_ORDER
             + " or "
             + IN_BINS

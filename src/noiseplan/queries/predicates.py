@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.errors import QueryError, SchemaError
+from noiseplan.errors import QueryError, SchemaError, remedy
 from noiseplan.queries.comparisons import Mask, mask_label, values_where
 from noiseplan.queries.factors import Custom, Factor
 from noiseplan.queries.parsing import (
@@ -190,7 +190,7 @@ def _masks(tree: Condition, schema: Schema, text: str) -> dict[Comparison, Mask]
             raise QueryError(
                 f"{text.strip()}: {comparison.name} has {attribute.size:,} values, and conditions "
                 f"are kept as a row of numbers over at most {WIDEST_ROW:,}; declare fewer values, "
-                f"as bins: Binned([0, 5, 20, 100])"
+                f"as bins: " + remedy("declare binned", "Binned([0, 5, 20, 100])")
             )
         masks[comparison] = values_where(comparison, attribute, text)
     return masks

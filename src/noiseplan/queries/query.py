@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
 from noiseplan.escaping import unwritable
 from noiseplan.matrices import (
@@ -130,7 +131,8 @@ class Query:
         kind = self.schema[name]
         if isinstance(factor, Custom) and isinstance(kind, Hierarchical) and name in kind.levels:
             for level in sorted(kind.levels, key=len, reverse=True):
-                if all(str(label).startswith(f"{level} ") for label in factor.labels):
+                named = all(str(label).startswith(f"{level} ") for label in factor.labels)
+                if named and _of_whole_groups(factor.matrix(kind).dense(), kind.group_of(level)):
                     return self.schema.level_name(name, level)
         return name
 
@@ -232,6 +234,12 @@ class Query:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuilt, (self.schema, dict(self.factors), self.joint, self.weight, self.named)
+
+
+def _of_whole_groups(rows: Array, group_of: IntArray) -> bool:
+    """Whether rows tell no cells of a group apart: a label of one's own may begin like a level."""
+    _, first = np.unique(group_of, return_index=True)
+    return bool((rows == rows[:, first][:, group_of]).all())
 
 
 SEPARATOR = " × "

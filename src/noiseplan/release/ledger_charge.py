@@ -191,7 +191,7 @@ def require_charged(
             f"the earlier release is not charged to dataset {dataset!r} of this ledger (it is "
             f"{earlier.recorded or 'not recorded at all'}), and only what is left would be. Use "
             f"the ledger and dataset of the earlier release, or release the whole plan: "
-            f"plan.release(data, ledger=…, dataset={dataset!r})"
+            + remedy("whole plan", f"plan.release(data, ledger=…, dataset={dataset!r})")
         )
 
 

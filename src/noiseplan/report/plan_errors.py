@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import share_bar
 from noiseplan.words.level_errors import level_errors
-from noiseplan.words.plan import aim, kind_name, largest_text, proved_sentence
+from noiseplan.words.plan import aim, goal_words, kind_name, largest_text, proved_sentence
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan, TableKind
@@ -99,7 +99,7 @@ def _aims(plan: Plan) -> list[str]:
         return [average, f"The plan is for {aim(plan)}."]
     if plan.objective.at_most is not None:
         return [average, f"The plan is for the {aim(plan)}."]
-    return [average, f"The plan aims at the least {plan.objective} at this cost."]
+    return [average, f"The plan aims at the least {goal_words(plan)} at this cost."]
 
 
 def favoured(plan: Plan) -> list[str]:

@@ -216,8 +216,10 @@ class Categorical(Attribute):
         if other is not None:
             if other in labels:
                 raise SchemaError(
-                    f"Categorical: other={other!r} is also declared as a value; choose another "
-                    f"name, or leave it out of the values: "
+                    "Categorical: "
+                    + remedy("argument", f"other={other!r}", f"other = {other!r}")
+                    + " is also declared as a value; choose another name, or leave it out of the "
+                    "values: "
                     + remedy("declare other", f"Categorical([...], other={other!r})", repr(other))
                     + "."
                 )
@@ -299,9 +301,16 @@ class Ordinal(Attribute):
             values = as_range(checked_labels(values, "Ordinal"))
         if clip and not isinstance(values, range):
             raise SchemaError(
-                "Ordinal: clip=True counts numbers above the last value with it, which takes "
-                "consecutive whole numbers, as in Ordinal(range(100), clip=True); other numbers "
-                "are put into bins, " + CLIPPED + "."
+                "Ordinal: clip counts numbers above the last value with it, which takes "
+                "consecutive whole numbers, as in "
+                + remedy(
+                    "argument",
+                    "Ordinal(range(100), clip=True)",
+                    "{ ordinal = { from = 0, to = 99 }, clip = true }",
+                )
+                + "; other numbers are put into bins, "
+                + CLIPPED
+                + "."
             )
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "clip", bool(clip))

@@ -82,17 +82,21 @@ def checked_label(value: object, call: str) -> Label:
 
 def checked_missing(name: object, labels: Sequence[Label], call: str) -> str:
     """The name of the cell of missing values: a text that is no value, or what is wrong with it."""
-    example = f"{call}([...], missing='not stated')"
+    example = remedy("declare missing", f"{call}([...], missing='not stated')", '"not stated"')
     if not isinstance(name, str) or not name.strip():
         raise SchemaError(
-            f"{call}: missing= names the cell of missing values, and is a text, as in {example}; "
-            f"found {name!r}."
+            f"{call}: missing= names the cell of missing values, and is a text, as in "
+            + example
+            + f"; found {name!r}."
         )
     check_writable(name, call)
     if name in labels:
         raise SchemaError(
-            f"{call}: missing={name!r} is also declared as a value; choose another name, or leave "
-            f"it out of the values: {example}."
+            f"{call}: "
+            + remedy("argument", f"missing={name!r}", f"missing = {name!r}")
+            + " is also declared as a value; choose another name, or leave it out of the values: "
+            + example
+            + "."
         )
     return name
 
@@ -102,7 +106,9 @@ def check_writable(value: Label, call: str) -> None:
     if isinstance(value, str) and (found := unwritable(value)):
         raise SchemaError(
             f"{call}: the value {value!r} holds {found}, which no file of text can; write it "
-            f"without, as in {call}([{_without(value)!r}])."
+            f"without, as in "
+            + remedy("argument", f"{call}([{_without(value)!r}])", repr(_without(value)))
+            + "."
         )
     if isinstance(value, int) and abs(value) >= _LARGEST:
         raise SchemaError(
@@ -162,14 +168,17 @@ Edge = TypeVar("Edge", float, date)
 
 
 def _rising(found: tuple[Edge, ...]) -> tuple[Edge, ...]:
-    example = "Binned([0, 10, 20])"
+    example = remedy("argument", "Binned([0, 10, 20])", "[0, 10, 20]")
     if len(found) < 2:
-        raise SchemaError(f"Binned: got {len(found)} edge(s), a bin needs two, as in {example}.")
+        few = f"Binned: got {len(found)} edge(s), a bin needs two, as in "
+        raise SchemaError(few + example + ".")
     for low, high in pairwise(found):
         if not low < high:
             raise SchemaError(
                 f"Binned: edges must increase strictly, but {edge_text(low)} is followed by "
-                f"{edge_text(high)}; try Binned(sorted(set(edges)))."
+                f"{edge_text(high)}; try "
+                + remedy("argument", "Binned(sorted(set(edges)))", "them in order, each once")
+                + "."
             )
     return found
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from noiseplan.errors import DataError
+from noiseplan.errors import DataError, remedy
 from noiseplan.schema.attributes import Attribute
 from noiseplan.schema.schema import Schema
 
@@ -35,8 +35,10 @@ class Spelling:
             raise DataError(f"decimal= is one of {_listed(DECIMALS)}; found {self.decimal!r}.")
         if self.thousands not in THOUSANDS or self.thousands == self.decimal:
             raise DataError(
-                f"thousands= is one of {_listed(THOUSANDS)}, and not what decimal= is; found "
-                f"{self.thousands!r}."
+                remedy("argument", "thousands=", "thousands")
+                + f" is one of {_listed(THOUSANDS)}, and not what "
+                + remedy("argument", "decimal=", "decimal")
+                + f" is; found {self.thousands!r}."
             )
 
     @property
@@ -79,7 +81,9 @@ class Spelling:
                     raise DataError(
                         f"{text!r} stands for a missing value in this file, and is a value of "
                         f"{name!r} ({schema[name].describe()}); a text means one thing: take it "
-                        f"out of missing=[…], or out of the values."
+                        f"out of "
+                        + remedy("argument", "missing=[…]", "[data] missing")
+                        + ", or out of the values."
                     )
 
     def _is_value(self, text: str, attribute: Attribute) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from noiseplan.errors import PlanError, QueryError, UnanswerableError, remedy
-from noiseplan.queries import Factor, Query
+from noiseplan.errors import PlanError, QueryError, UnanswerableError, remedy, setting
+from noiseplan.queries import Factor, Level, Query
 from noiseplan.queries.questions import question_of, read_question
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ def together(one: Mapping[str, Factor], by: Mapping[str, Factor], schema: Schema
     both = [name for name in one if name in by]
     if both:
         raise QueryError(
-            f"{both[0]!r} is what is asked about, and named in by= too: name it once, with what "
-            f"is asked of it"
+            f"{both[0]!r} is what is asked about, and named in "
+            + remedy("argument", "by=", "the groups")
+            + " too: name it once, with what is asked of it"
         )
     return Query(schema, {**one, **by})
 
@@ -49,34 +50,54 @@ def called(what: str, groups: Query) -> str:
 
 @contextmanager
 def answerable(
-    release: Release, name: str, attributes: Sequence[str], summed: str = ""
+    release: Release, name: str, asked: Sequence[Mapping[str, Factor]], summed: str = ""
 ) -> Iterator[None]:
-    """Refuse what has no exact errors, and say what to add where a plan does not tell cells
-    apart, or the prefix sums of the attribute `summed`."""
+    """Refuse what has no exact errors, and say what to add where a plan does not tell the cells
+    of what is `asked` apart, or the prefix sums of the attribute `summed`."""
     if release.plan.data_aware:
         raise PlanError(
             f"{name}: errors of statistics are made of the exact covariance of the noise, and "
             f"answers of a data-aware release are biased; release with another planner, "
-            f"planner='auto'"
+            + setting("planner", "auto")
         )
     try:
         yield
     except UnanswerableError:
-        names = sorted(attributes, key=release.schema.index)
+        needed = _table_for(asked, release.schema)
+        names = list(needed.values())
         table = question_of(names)
         if summed:
-            sums = ", ".join(f"{n!r}: {'Prefix()' if n == summed else 'Identity()'}" for n in names)
             size = release.schema[summed].size
             raise UnanswerableError(
                 f"{name} cannot be had from this release: {summed!r} has {size:,} values, and the "
                 f"plan does not tell prefix sums of so many; add them to the workload, "
-                + remedy("add table", f"Query(schema, {{{sums}}})", _with_sums(names, summed))
+                + remedy("add table", _sums_call(needed, summed), _with_sums(names, summed))
             ) from None
         raise UnanswerableError(
             f"{name} cannot be had from this release: the plan does not tell the cells of "
             f"{table} apart; add that table to the workload, "
             + remedy("add table", f"Query(schema, {names!r})", table)
         ) from None
+
+
+def _table_for(asked: Sequence[Mapping[str, Factor]], schema: Schema) -> dict[str, str]:
+    """The coarsest table that tells all of it: its attributes, and what each is called in a
+    question, by a level where nothing finer is asked."""
+    found = {}
+    for name in sorted({name for each in asked for name in each}, key=schema.index):
+        factors = [each[name] for each in asked if name in each]
+        levels = {f.levels for f in factors if isinstance(f, Level)}
+        alone = len(levels) == 1 and all(isinstance(f, Level) for f in factors)
+        level = levels.pop() if alone else ()
+        found[name] = schema.level_name(name, level[0]) if len(level) == 1 else name
+    return found
+
+
+def _sums_call(needed: Mapping[str, str], summed: str) -> str:
+    """The query for a table with prefix sums of one attribute."""
+    levels = {n: f"Level({c.removeprefix(n + '.')!r})" for n, c in needed.items() if c != n}
+    factors = dict.fromkeys(needed, "Identity()") | levels | {summed: "Prefix()"}
+    return f"Query(schema, {{{', '.join(f'{n!r}: {f}' for n, f in factors.items())}}})"
 
 
 def _with_sums(names: Sequence[str], summed: str) -> str:

@@ -15,6 +15,8 @@ from noiseplan.matrices.base import Array
 from noiseplan.schema import Attribute, Binned, Label, Ordinal
 from noiseplan.texts import suggestion
 
+VALUES = remedy("argument", "values=", "--value")
+
 Values: TypeAlias = Mapping[Label, float] | Sequence[float] | Array
 
 
@@ -61,7 +63,7 @@ def numbers_of(name: str, attribute: Attribute, given: Values | None) -> tuple[A
     if rest and given:
         _require_values(name, attribute, labels, given)
     if lacking:
-        raise QueryError(f"values= has no number for {lacking[0]!r} of {name!r}")
+        raise QueryError(VALUES + f" has no number for {lacking[0]!r} of {name!r}")
     about = [*(["values as given"] if named else []), *([_about(name, attribute)] if rest else [])]
     return _checked(name, labels, [(own | named)[label] for label in labels]), "; ".join(about)
 
@@ -108,7 +110,7 @@ def edge_numbers(attribute: Binned) -> Array:
     if attribute.dated:
         raise QueryError(
             f"means and quantiles are of numbers, and this is {attribute.describe()}: ask for the "
-            f"table, or for how many come before each date, Prefix()"
+            f"table, or for how many come before each date, as prefix sums"
         )
     return np.array(attribute.places)
 
@@ -125,7 +127,7 @@ def _named(
     }
     for label, numbers in found.items():
         if len(set(numbers)) > 1:
-            raise QueryError(f"values= has two numbers for {label!r}")
+            raise QueryError(VALUES + f" has two numbers for {label!r}")
     return {label: numbers[0] for label, numbers in found.items() if numbers}
 
 
@@ -137,16 +139,17 @@ def _require_values(
     texts = {str(label) for label in known}
     for key in given:
         if key not in known and key not in texts:
-            raise QueryError(f"values= names {key!r}, no value of {name!r}{suggestion(key, texts)}")
+            meant = suggestion(key, texts)
+            raise QueryError(VALUES + f" names {key!r}, no value of {name!r}{meant}")
 
 
 def _checked(name: str, labels: Sequence[Label], given: Sequence[float] | Array) -> Array:
     numbers = np.asarray(given)
     if numbers.shape != (len(labels),) or numbers.dtype.kind not in "iuf":
         raise QueryError(
-            f"values= is one number for each of the {len(labels)} values of {name!r}, or a "
+            VALUES + f" is one number for each of the {len(labels)} values of {name!r}, or a "
             f"mapping from them; found {given!r}"
         )
     if not np.isfinite(numbers).all():
-        raise QueryError(f"values= of {name!r} are finite numbers")
+        raise QueryError(VALUES + f" of {name!r} are finite numbers")
     return numbers.astype(float)

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import QueryError
+from noiseplan.errors import QueryError, remedy
 from noiseplan.matrices.base import Array
-from noiseplan.queries import Custom, Factor, Query
+from noiseplan.queries import Custom, Factor, Identity, Query
 from noiseplan.schema import Attribute, Binned
 from noiseplan.schema.labels import IN_BINS, IN_ORDER
 from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
@@ -113,7 +113,7 @@ def quantile(
     name = called(f"{word}({attribute})", groups)
     z = how.reach(groups.rows * len(asked), release.plan.privacy.pure_epsilon is not None)
     summed = attribute if kind.size > MOST_WRITTEN else ""
-    with answerable(release, name, [attribute, *groups.attributes], summed):
+    with answerable(release, name, [{attribute: Identity()}, factors], summed):
         curves = _curves(release, attribute, asked, factors)
     places = _binned if isinstance(kind, Binned) else _ordinal
     found = [places(kind, curve, z) for curve in curves]
@@ -153,8 +153,9 @@ def _checked_probabilities(asked: Sequence[float] | float) -> list[float]:
     for p in listed:
         if isinstance(p, bool) or not isinstance(p, int | float | np.number) or not 0 < p < 1:
             raise QueryError(
-                f"a quantile has a probability between 0 and 1, as in quantile('age', [0.25, "
-                f"0.75]); found {p!r}"
+                "a quantile has a probability between 0 and 1, as in "
+                + remedy("argument", "quantile('age', [0.25, 0.75])", "quantile(age, 0.25, 0.75)")
+                + f"; found {p!r}"
             )
     if not listed:
         raise QueryError("no quantile is asked for; name some, as in quantile('age', [0.25, 0.75])")

@@ -144,8 +144,7 @@ def _divided(
             f"{fraction.name} has {one.rows:,} numbers over {other.rows:,}, and the covariance of "
             f"all of them is too large: ask for some groups at a time"
         )
-    names = sorted({*one.attributes, *other.attributes}, key=release.schema.index)
-    with answerable(release, fraction.name, names):
+    with answerable(release, fraction.name, [one.factors, other.factors]):
         above, below = release.answer(one), release.answer(other)
         covariance = release.covariance(one, other)[np.arange(one.rows), beside]
     total, spread = below.estimate[beside], below.std_error[beside] ** 2

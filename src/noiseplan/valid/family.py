@@ -20,8 +20,10 @@ from math import prod
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices.base import Array
+
+NAMED_TABLES = remedy("argument", "valid(tables=[['age', 'sex'], …])", '--table "age, sex"')
 
 # Attributes by their numbers in the schema, ascending.
 Set = tuple[int, ...]
@@ -75,7 +77,7 @@ class TableFamily:
                         f"these {len(largest):,} tables have {len(margins):,} margins and more, "
                         f"too many to be made valid together (limits: {MOST_TABLES:,} tables, "
                         f"{MOST_MARGINS:,} margins); ask for fewer or narrower tables: "
-                        f"valid(tables=[['age', 'sex'], …])"
+                        + NAMED_TABLES
                     )
         order = sorted(margins - set(largest), key=lambda s: (len(s), s))
         return cls(tuple(sizes), tuple(sorted(largest)), tuple(order))

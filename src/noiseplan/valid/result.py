@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.engine import engine
-from noiseplan.errors import QueryError, StorageError
+from noiseplan.errors import QueryError, StorageError, remedy
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path, new_path
@@ -255,8 +255,11 @@ class ValidTables(Tables):
         levels = self.by_level(chosen)
         if (many := len(chosen) + len(levels)) > MOST_TABLES:
             raise StorageError(
-                f"{many:,} tables are too many files, above the limit of {MOST_TABLES:,}; "
-                f"choose some: save(folder, tables=[('age', 'sex'), …])"
+                f"{many:,} tables are too many files, above the limit of {MOST_TABLES:,}; choose "
+                f"some: "
+                + remedy(
+                    "argument", "save(folder, tables=[('age', 'sex'), …])", '--table "age, sex"'
+                )
             )
         with whole_folder(target) as part:
             self._write(part, chosen, levels)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseplan.errors import DataError, PlanError
+from noiseplan.errors import DataError, PlanError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.planning.threads import one_thread_below
 from noiseplan.progress import progress
 from noiseplan.schema import Schema
 from noiseplan.valid.asked_sums import Sums, asked_sums
 from noiseplan.valid.even_population import Anchor, Mask, make_anchor
-from noiseplan.valid.family import Set, TableFamily, centred, margin
+from noiseplan.valid.family import NAMED_TABLES, Set, TableFamily, centred, margin
 from noiseplan.valid.filling import AskedRows, Solved, filled_in
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
@@ -214,7 +214,7 @@ def _require_room(family: TableFamily) -> None:
     if cells > MOST_ASKED:
         raise PlanError(
             f"these tables have {cells:,} cells together; the limit is {MOST_ASKED:,}. Name some "
-            f"of them: valid(tables=[['age', 'sex'], …])"
+            f"of them: " + NAMED_TABLES
         )
 
 
@@ -238,7 +238,8 @@ def _public_tables(
             )
         known[one] = counts_in_order
     if integers and any((table != np.round(table)).any() for table in known.values()):
-        raise DataError("integers=True needs public tables and a total in whole numbers")
+        whole = remedy("argument", "integers=True", "--integers")
+        raise DataError(whole + " needs public tables and a total in whole numbers")
     return known
 
 
@@ -255,7 +256,8 @@ def checked_total(total: float) -> float:
     """A number of records."""
     plain = isinstance(total, int | float | np.integer | np.floating)
     if isinstance(total, bool) or not plain or not isfinite(total) or total < 0:
-        raise DataError(f"total is a number of records, such as total=1200, found {total!r}")
+        example = remedy("argument", "total=1200", "--total 1200")
+        raise DataError("total is a number of records, such as " + example + f", found {total!r}")
     return float(total)
 
 

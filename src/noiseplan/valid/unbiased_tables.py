@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import PlanError, QueryError, UnanswerableError
+from noiseplan.errors import PlanError, QueryError, UnanswerableError, remedy
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
@@ -217,8 +217,14 @@ class Unbiased:
         except UnanswerableError as error:
             raise UnanswerableError(
                 f"the table of {list(query.attributes)} cell by cell is not determined by what was "
-                f"measured ({error}). Name tables that are: {self._determined()}; or make the "
-                f"workload's own answers valid: noiseplan.valid.valid_answers(release)"
+                f"measured ({error}). Name tables that are: "
+                + self._determined()
+                + remedy(
+                    "argument",
+                    "; or make the workload's own answers valid: "
+                    "noiseplan.valid.valid_answers(release)",
+                    "",
+                )
             ) from None
 
     def _determined(self) -> str:
@@ -230,4 +236,6 @@ class Unbiased:
             except UnanswerableError:
                 continue
             names.append([self.schema.names[i] for i in one])
-        return f"valid(tables={names})" if names else "valid(tables=[…])"
+        options = " ".join(f'--table "{", ".join(each)}"' for each in names)
+        call = f"valid(tables={names})" if names else "valid(tables=[…])"
+        return remedy("argument", call, options or '--table "age, sex"')

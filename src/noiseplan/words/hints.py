@@ -15,6 +15,7 @@ from noiseplan.paths import near_files
 
 # Kind of remedy → what it is called here; its values fill the braces, the first also `quoted`.
 WORDS: Final = {
+    "argument": "{0}",  # what a key of the study or an option is called that stands for it
     # ledgers
     "open dataset": "noiseplan ledger open LEDGER {0!r} --zcdp RHO",
     "change budget": "noiseplan ledger change LEDGER {0!r} --zcdp RHO --reason WHY",

@@ -13,7 +13,13 @@ from noiseplan.matrices.base import Array
 from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.limits import SEARCHED_VALUES
-from noiseplan.planning.objectives import Recorded, TotalVariance
+from noiseplan.planning.objectives import (
+    RMSE,
+    PNormVariance,
+    Recorded,
+    TotalVariance,
+    WorstVariance,
+)
 from noiseplan.planning.plan import total_is_exact
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
@@ -164,9 +170,9 @@ def aim(plan: Plan) -> str:
     """What a plan makes small, or how far it meets targets."""
     scale, reach = plan.target_scale, plan.objective.at_most
     if reach is not None:
-        return f"least privacy cost at which the {plan.objective} is at most {reach:.6g}"
+        return f"least privacy cost at which the {goal_words(plan)} is at most {reach:.6g}"
     if scale is None:
-        return f"least {plan.objective}"
+        return f"least {goal_words(plan)}"
     if scale < 1 - 1e-4:
         budget = "" if plan.budget is None else ", for the budget"  # none, or not saved
         return f"variance targets, all met with {scale:.2g} of the variance allowed{budget}"
@@ -214,7 +220,8 @@ def optimality_words(plan: Plan) -> str:
     if plan.noise == "given":
         return "the best linear unbiased answers from these measurements"
     if _of_others(plan):
-        return f"total variance {plan.total_variance:.6g}, as the plans it comes from make it"
+        total = f"{_weighted(plan)}total variance {plan.total_variance:.6g}"
+        return f"{total}, as the plans it comes from make it"
     if _bound_takes_long(plan):
         value = f"{_made_small(plan)} {plan.total_variance:.6g}"
         asked = "a lower bound may take a minute: plan.lower_bound, and print again"
@@ -223,10 +230,10 @@ def optimality_words(plan: Plan) -> str:
         return f"proved{_certified(plan)}: no linear Gaussian mechanism meets {_targets_met(plan)}"
     if plan.optimal:
         kind = "Gaussian" if plan.privacy.pure_epsilon is None else "Laplace"
-        best = f"no linear {kind} mechanism has a lower {plan.objective} at this privacy"
+        best = f"no linear {kind} mechanism has a lower {goal_words(plan)} at this privacy"
         return f"proved{_certified(plan)}: {best}"
     if plan.gap is not None:
-        what = "cost for these targets" if plan.targets is not None else str(plan.objective)
+        what = "cost for these targets" if plan.targets is not None else goal_words(plan)
         return (
             f"optimal to {percent(plan.gap, 2)}, certified: no linear Gaussian mechanism has a "
             f"{what} lower by more than that"
@@ -265,7 +272,8 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
     """How far a plan may be from the best, as far as that is proved."""
     if certificate is None:
         return "not proved for this objective; plan.certify() says how good it is"
-    value = f"{_made_small(plan)} {certificate.value:.6g}"
+    rho = plan.targets is not None and plan.privacy.pure_epsilon is None
+    value = f"{_made_small(plan)}{' 2ρ =' if rho else ''} {certificate.value:.6g}"
     if certificate.gap > NO_USE:
         return f"{value}; no bound of any use is known"
     if certificate.gap > SOME_USE:
@@ -291,8 +299,21 @@ def proved_sentence(plan: Plan) -> str | None:
 def _made_small(plan: Plan) -> str:
     if plan.targets is not None:
         return "privacy cost" if plan.privacy.pure_epsilon is None else "ε"
-    # Figures for the root mean square error are those of the total, without weights.
-    return "total variance" if isinstance(plan.objective, TotalVariance) else str(plan.objective)
+    if isinstance(plan.objective, RMSE):
+        return "total variance"  # figures for it are those of the total, without weights
+    return goal_words(plan)
+
+
+def goal_words(plan: Plan) -> str:
+    """What a plan makes small, with a word where weights of queries are in it."""
+    by_weight = isinstance(plan.objective, TotalVariance | WorstVariance | PNormVariance)
+    if isinstance(plan.objective, RMSE) or not by_weight:
+        return str(plan.objective)
+    return _weighted(plan) + str(plan.objective)
+
+
+def _weighted(plan: Plan) -> str:
+    return "weighted " if (plan.workload.columns.weights != 1).any() else ""
 
 
 def considered_words(planners: Considered) -> str:

@@ -16,7 +16,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import NoiseplanError
+from noiseplan.errors import NoiseplanError, remedy
 
 MAGIC = b"NZRP"
 VERSION = 1
@@ -71,5 +71,10 @@ def check_width(width: int) -> None:
     if width > WIDEST:
         raise ReportError(
             f"packets hold payloads of at most {WIDEST:,} bytes, and these have {width:,}: send "
-            f"reports one by one, randomizer.report(value) and aggregator.add(report)"
+            f"reports one by one, "
+            + remedy(
+                "argument",
+                "randomizer.report(value) and aggregator.add(report)",
+                "noiseplan local randomize DEVICE NAME=VALUE",
+            )
         )

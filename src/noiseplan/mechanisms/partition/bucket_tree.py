@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.price import require_price
@@ -229,6 +229,6 @@ def storey_within(part: PureDP | zCDP, noise: str) -> Noise:
     if found.wide or not found.drawable:
         raise PlanError(
             f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "
-            f"larger share=, error_share= or budget"
+            + remedy("argument", "larger share=, error_share= or budget", "larger budget")
         )
     return found

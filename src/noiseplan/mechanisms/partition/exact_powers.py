@@ -16,8 +16,10 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices.base import Array
+
+OR_SHARE = remedy("argument", " or share=", "")
 
 # Just above ln 2 = 0.693147180559945309417…
 LN2_UP: Final = Fraction(6931471805599453095, 10**19)
@@ -54,7 +56,7 @@ class Rate:
             raise PlanError(
                 f"choosing buckets takes an ε between about 2^-29 and 2^12, and would get "
                 f"{float(2 * LN2_UP * wanted):.3g}; {'raise' if numerator < 1 else 'lower'} the "
-                f"budget or share="
+                f"budget" + OR_SHARE
             )
         return cls(numerator, bits)
 

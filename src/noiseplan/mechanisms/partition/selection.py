@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.partition.exact_powers import ERROR, LN2_UP, UNIT, Rate
+from noiseplan.mechanisms.partition.exact_powers import ERROR, LN2_UP, OR_SHARE, UNIT, Rate
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.partition_prior import Candidates, Prior
 from noiseplan.noise.randomness import Source
@@ -237,7 +237,7 @@ def rate_within(epsilon: float, rounding: Fraction) -> Rate:
     if left <= 0:
         raise PlanError(
             f"ε = {epsilon:.3g} for choosing buckets is below what rounding costs, "
-            f"{float(rounding):.2g}; raise the budget or share="
+            f"{float(rounding):.2g}; raise the budget" + OR_SHARE
         )
     rate = Rate.below(left / (2 * LN2_UP))
     if draw_epsilon(rate, rounding) > epsilon:  # fail closed

@@ -72,9 +72,9 @@ def solve(problem: Problem) -> Candidate | None:
         name = problem.workload.schema.names[found.place]
         raise PlanError(
             f"the largest variance of all ranges of {name!r} is not planned for more than "
-            f"{GRAM_VALUES:,} values, with objectives or targets: plan Ranges() for the total "
-            f"variance (the default, RMSE(at_most=…) too), or give targets for Prefix(), of which "
-            f"every range is a difference"
+            f"{GRAM_VALUES:,} values, with objectives or targets: plan ranges for the total "
+            f"variance (the default, or an RMSE of at most so much), or give targets for prefix "
+            f"sums, of which every range is a difference"
         )
     return _SeriesPlan(found).candidate()
 

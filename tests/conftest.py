@@ -2,9 +2,16 @@
 
 import gc
 import os
+from tempfile import TemporaryDirectory
 
 for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_library, "1")
+# JAX, which draws records, compiles for longer than it computes: once in a run, for all processes.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _compiled = TemporaryDirectory(prefix="noiseplan-tests-jax-")  # gone when the run ends
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 from pathlib import Path  # noqa: E402
 

@@ -268,7 +268,7 @@ class Posterior(DecisionRule):
         _require_few_cells(look, "Posterior")
         prior = self._prior(look)
         covariance = np.linalg.inv(cost_of(look.plan.mechanism) + np.diag(1.0 / prior))
-        return largest_reduction(look, lambda w: np.einsum("ij,jk,ik->i", w, covariance, w))
+        return largest_reduction(look, lambda w: np.einsum("ij,ij->i", w @ covariance, w))
 
     def _prior(self, look: Look) -> Array:
         schema = look.plan.workload.schema

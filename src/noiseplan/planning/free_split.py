@@ -268,7 +268,7 @@ def best_upright(gram: Array, tolerance: float = 1e-9, steps: int = 500) -> Arra
         root = (vectors * np.sqrt(np.maximum(values, UNASKED * values[-1]))) @ vectors.T
         half = np.linalg.solve(lower.T, root)
         kernel = np.linalg.solve(lower.T, half.T) / np.trace(root)
-        diagonal = np.einsum("ij,jk,ik->i", basis, kernel, basis)
+        diagonal = np.einsum("ij,ij->i", basis @ kernel, basis)
         # Σ λ diag(G) = 1, so the largest entry tells how far from balanced the weights are.
         if diagonal.max() <= 1.0 + tolerance:
             break

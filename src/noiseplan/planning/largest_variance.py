@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from noiseplan.arrays import IntArray
-from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices import IdentityMatrix, kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import Smooth, minimise
 from noiseplan.optimize.split_coordinates import Chart, Point
@@ -267,7 +267,7 @@ def _add_row_gradient(place: _Place, row: RowType, slope: Array, total: _Slopes)
         if pair in total.by_table:
             # slope contracted with every other table leaves (rows of this axis) × (2, …, 2
             # elsewhere)
-            others = [np.eye(len(t)) if i == axis else t.T for i, t in enumerate(mine)]
+            others = [IdentityMatrix(len(t)) if i == axis else t.T for i, t in enumerate(mine)]
             left = np.moveaxis(kronecker_apply(others, slope[..., None])[..., 0], axis, 0)
             right = np.moveaxis(cube, axis, 0)
             total.by_table[pair] += left.reshape(len(left), -1) @ right.reshape(2, -1).T

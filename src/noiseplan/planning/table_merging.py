@@ -123,9 +123,7 @@ class _Merger:
         gain: Array = swallowed @ roots - merged
         order = np.argsort(-gain / merged**caution * np.exp(DISORDER * rng.normal(size=len(gain))))
         free, chosen = np.ones(len(sets), dtype=bool), []
-        for k in order:
-            if gain[k] <= 1e-9 * roots.sum():
-                continue
+        for k in order[gain[order] > 1e-9 * roots.sum()]:
             mine = swallowed[k]
             if free[mine].all():
                 free &= ~mine

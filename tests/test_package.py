@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: tuple[Path, Path]) 
     source = ROOT / "src"
     there = {
         path.relative_to(source).as_posix()
-        for path in (source / "noiseplan").rglob("*")
+        for path in source.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert package == there
@@ -74,7 +74,7 @@ def test_the_metadata_are_valid_and_say_what_is_declared(built: tuple[Path, Path
     assert set(said.provides_extra or ()) == set(DECLARED["optional-dependencies"])
     always = {r.name for r in said.requires_dist or () if r.marker is None}
     assert always == {Requirement(each).name for each in DECLARED["dependencies"]}
-    assert "noiseplan = noiseplan.cli:main" in entries
+    assert "noiseplan = noiseplan_command:main" in entries
     assert "Tag: py3-none-any" in tag
     versions = [c for c in said.classifiers or () if c.startswith("Programming Language")]
     assert [c.rpartition("3.")[2] for c in versions[1:]] == ["11", "12", "13"]

@@ -14,6 +14,8 @@ import noiseplan as nz
 from noiseplan.choosing import which_family
 from noiseplan.choosing.crossing import ByCrossing
 from noiseplan.counting import CountTensor
+from noiseplan.errors import UnanswerableError
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.crossed import CrossedMechanism
 from noiseplan.mechanisms.probing import probed_cost
@@ -131,6 +133,38 @@ def test_a_release_is_continued_by_a_plan_on_other_rows(noise: str, one: str, tw
             np.testing.assert_allclose(found, np.diagonal(rows @ inverse @ rows.T), rtol=1e-4)
             away = later.answer(query).estimate - query.apply(COUNTS)
             assert (np.abs(away) < 6 * np.sqrt(found)).all()
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize(("one", "two"), [("prefix", "halves"), ("halves", "ranges")])
+def test_tables_in_two_steps_are_completed(noise: str, one: str, two: str) -> None:
+    """To one table of all cells, which has every answer, with the noise of what was measured."""
+    first, second = plan(one, noise), plan(two, noise)
+    later = second.given(first.release(DATA, seed=1)).release(DATA, seed=2)
+    mechanism, measured = later.plan.mechanism, later.measurements
+    assert isinstance(mechanism, CrossedMechanism)
+    cells = mechanism.completed(measured, nz.Query(SCHEMA, list(SCHEMA.names)))
+    for query in later.plan.workload:
+        own = query.apply(cells.reshape(SCHEMA.shape))
+        np.testing.assert_allclose(own, later.answer(query).estimate, atol=1e-6)
+        table = nz.Query(SCHEMA, list(query.attributes))
+        mechanism.require_completed(table)
+        own = table.apply(cells.reshape(SCHEMA.shape))
+        np.testing.assert_allclose(mechanism.completed(measured, table), own, atol=1e-6)
+    table, found = nz.Query(SCHEMA, ["a", "c", "d"]), np.zeros(24)
+    with pytest.raises(UnanswerableError):
+        mechanism.require(table)
+    blank = [np.zeros(shape) for shape in mechanism.shapes]
+    for part, values in zip(mechanism.parts_of, blank, strict=True):
+        for place in np.ndindex(values.shape):
+            values[place] = 1.0
+            added = mechanism.completed(Measurements(tuple(blank)), table)
+            found += added**2 * part.rows.noise.one
+            values[place] = 0.0
+    np.testing.assert_allclose(mechanism.completed_variance(table), found, rtol=1e-8)
+    with pytest.raises(UnanswerableError):
+        mechanism.require_completed(nz.Query(SCHEMA, list(SCHEMA.names)))
+    assert "solved      to the end" in str(later.valid())
 
 
 def test_noise_down_on_other_rows_measures_what_is_missing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import chain, combinations, permutations
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.choosing.continuation import joint_covariance
 from noiseplan.choosing.linear_gaussian import LinearGaussian, common_mechanism
+from noiseplan.errors import UnanswerableError
 from noiseplan.ledger import BudgetExceeded
 from oracles import blue_covariance, probe
 
@@ -91,6 +93,51 @@ def test_another_plan_on_other_rows() -> None:
     both = LinearGaussian.from_cost_matrix(dense[0].cost_matrix + rest)
     assert np.allclose(later.covariance(query, query), both.best_covariance(query.dense()))
     assert (later.variance(query) <= second.variance(query) * (1 + 1e-6)).all()
+
+
+GROUPS = nz.Custom([[1, 1, 0, 0], [0, 0, 1, 1]])
+ON_OTHER_ROWS = {
+    "prefix": [nz.Query(SCHEMA, {"age": nz.Prefix()}), nz.Query(SCHEMA, ["region"])],
+    "ranges": [nz.Query(SCHEMA, {"age": nz.Ranges()})],
+    "groups": [nz.Query(SCHEMA, {"age": GROUPS, "region": nz.Identity()})],
+    "tables": [nz.Query(SCHEMA, ["age", "sex"]), nz.Query(SCHEMA, ["region"])],
+}
+
+
+@pytest.mark.parametrize("way", ["given", "adaptive"])
+@pytest.mark.parametrize(("first", "second"), list(permutations(ON_OTHER_ROWS, 2)))
+def test_what_neither_plan_measured_is_refused(
+    first: str, second: str, way: str, measured_plans: list[nz.Plan]
+) -> None:
+    """What is answered, and how well, by the rows of both plans and by brute force."""
+    one, two = (
+        nz.plan(nz.Workload(ON_OTHER_ROWS[name]), budget=nz.zCDP(0.1)) for name in (first, second)
+    )
+    if way == "given":
+        later = two.given(one.release(data(), seed=1)).release(data(), seed=2)
+        plans, parts = [one, two], [one, *measured_plans]
+    else:
+        later, plans = nz.adaptive([one, two]).look(data(), seed=1).choose(1), [two]
+        parts = measured_plans
+    each = [Measured.of(part) for part in parts]
+    rows = [row for m in each for row in m.rows]
+    both = Measured(rows, [s for m in each for s in m.sigma2])
+    assert both.rho("add-remove") <= Fraction(later.plan.privacy.rho)
+    asked = np.concatenate([query.dense() for p in plans for query in p.workload])
+    told = 0
+    for names in chain.from_iterable(combinations(SCHEMA.names, k) for k in range(4)):
+        query = nz.Query(SCHEMA, list(names))
+        within = np.linalg.matrix_rank(np.concatenate([asked, query.dense()]))
+        if within > np.linalg.matrix_rank(asked):
+            with pytest.raises(UnanswerableError):
+                later.variance(query)
+        else:
+            told += 1
+            expected = np.diagonal(both.covariance(query.dense()))
+            assert np.allclose(later.variance(query), expected, rtol=1e-6)
+    assert 2 <= told < 8
+    valid = later.valid()
+    assert "solved      to the end" in str(valid)
 
 
 def test_three_releases_one_after_the_other() -> None:

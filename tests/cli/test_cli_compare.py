@@ -80,4 +80,8 @@ def test_people(folder: Path) -> None:
 def test_planners_that_are_not_known(folder: Path) -> None:
     text = run(folder / "study.toml", "--planner", "x", code=1).stderr
     assert "planner 'x'" in text
+    # The study says nothing of it: no line of the file is at fault.
+    assert text.startswith("Error: --planner x: planner 'x' does not")
+    refused = run(folder / "study.toml", "--planner", "residual", code=1).stderr
+    assert refused.startswith("Error: --planner residual: ") and "study.toml" not in refused
     assert "choose from" in text

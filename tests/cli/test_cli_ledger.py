@@ -318,7 +318,7 @@ def test_python_m_noiseplan_in_a_poor_terminal(path: Path) -> None:
 
 
 def test_the_console_script_is_declared() -> None:
-    assert 'noiseplan = "noiseplan.cli:main"' in (ROOT / "pyproject.toml").read_text()
+    assert 'noiseplan = "noiseplan_command:main"' in (ROOT / "pyproject.toml").read_text()
     assert command_line.main is main
 
 

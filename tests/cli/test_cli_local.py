@@ -67,6 +67,47 @@ def test_from_a_study_to_answers(folder: Path) -> None:
     check_conditions(kept)
 
 
+def test_the_file_that_holds_no_others_is_left_out(folder: Path, tmp_path: Path) -> None:
+    names = ["monday", "tuesday", "wednesday"]
+    files = [tmp_path / f"{name}.reports" for name in names]
+    for file in files:
+        run("randomize", folder / "device", "--data", folder / "users.csv", "-o", file)
+    kept = tmp_path / "kept"
+    assert run("aggregate", folder / "plan", *files[:2], "-o", kept).exit_code == 0
+    for given in ([kept, files[0]], [files[0], kept]):
+        refused = run("aggregate", folder / "plan", *given, "-o", tmp_path / "twice").output
+        assert f"Leave out {str(files[0])!r}, which holds no others" in refused
+    other = tmp_path / "other"
+    run("aggregate", folder / "plan", *files[1:], "-o", other)
+    refused = run("aggregate", folder / "plan", kept, other, "-o", tmp_path / "twice").output
+    assert "Each holds others too: count the files that devices wrote" in refused
+
+
+@pytest.mark.parametrize("one_user", [False, True])
+def test_numbers_are_written_as_the_study_says(
+    folder: Path, tmp_path: Path, one_user: bool
+) -> None:
+    """With an ε so large that a report tells the truth."""
+    text = STUDY.format(budget="[budget]\npure_dp = 16.0").replace("8] }", '8], missing = "?" }')
+    study, plan, device = tmp_path / "study.toml", tmp_path / "plan", tmp_path / "device"
+    study.write_text(text + '\n[data]\ndecimal = ","\nmissing = ["NA"]\n', encoding="utf-8")
+    assert run("plan", study, "-o", plan, "--device", device).exit_code == 0
+    users, reports, kept = tmp_path / "users.csv", tmp_path / "reports", tmp_path / "kept"
+    users.write_text("seconds;system\n1,5;mac\n1,7;mac\nNA;mac\n7;linux\n", encoding="utf-8")
+    given = ["randomize", device, "--data", users, "-o", reports]
+    assert run(*given).exit_code == 1
+    assert run(*given, "--study", study).exit_code == 0
+    if one_user:
+        words = ["seconds=1,5", "system=mac", "--study", study]
+        reports.write_text(run("randomize", device, *words).output, encoding="utf-8")
+    assert run("aggregate", plan, reports, "-o", kept).exit_code == 0
+    found = nz.local.load_aggregator(kept).answer("started by").estimate.reshape(-1, 2)
+    expected = [[0, 0], [1, 0], [1, 0], [1, 0]] if one_user else [[0, 0], [2, 0], [2, 0], [2, 1]]
+    assert np.allclose(found[:4], expected, atol=0.1)
+    refused = run(*given, "--force", "--study", folder / "study.toml")
+    assert "declares other attributes than the device has" in refused.output
+
+
 def check_conditions(kept: Path) -> None:
     """The same rows as a question that asks for the same, and the errors of `noiseplan answer`."""
     for where, question in (

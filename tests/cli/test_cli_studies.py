@@ -302,6 +302,22 @@ def test_several_records_of_a_person_are_certified_as_such(folder: Path) -> None
 # ---------------------------------------------------------------------- interruptions
 
 
+@pytest.mark.parametrize("module", ["noiseplan", "numpy", "click", "noiseplan.cli"])
+def test_an_interruption_while_it_is_loaded_is_quiet(module: str) -> None:
+    code = (
+        f"import sys\n"
+        f"class Interrupted:\n"
+        f"    def find_spec(self, name, *where):\n"
+        f"        if name == {module!r}:\n"
+        f"            raise KeyboardInterrupt\n"
+        f"sys.meta_path.insert(0, Interrupted())\n"
+        f"from noiseplan_command import main\n"
+        f"main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["while counting", "while writing"])
 def test_an_interruption_leaves_nothing_half_written(

@@ -12,6 +12,7 @@ import noiseplan as nz
 from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise.law import Noise
@@ -37,6 +38,11 @@ def rows_mechanism(mixed_rows: bool) -> WorkloadRowsMechanism:
     )
 
 
+def matrix_mechanism() -> DenseMechanism:
+    """The same rows, written out."""
+    return DenseMechanism(SCHEMA, rows_mechanism(False).unit_rows())
+
+
 def drawn(mechanism: Mechanism) -> Measurements:
     rng = np.random.default_rng(5)
     return Measurements(tuple(rng.standard_normal(shape) * 20 for shape in mechanism.shapes))
@@ -49,9 +55,11 @@ def plain(*names: str) -> nz.Query:
 EVERY = [names for width in range(4) for names in combinations(SCHEMA.names, width)]
 
 
-@pytest.mark.parametrize("mixed_rows", [False, True])
-def test_rows_are_completed_by_the_least_counts(mixed_rows: bool) -> None:
-    mechanism = rows_mechanism(mixed_rows)
+ROWS = [rows_mechanism(False), rows_mechanism(True), matrix_mechanism()]
+
+
+@pytest.mark.parametrize("mechanism", ROWS)
+def test_rows_are_completed_by_the_least_counts(mechanism: Mechanism) -> None:
     measured = drawn(mechanism)
     every = mechanism.unit_rows()
     back = np.linalg.pinv(every, rcond=1e-9)
@@ -93,7 +101,7 @@ def test_the_noise_of_completed_residuals(kind: str) -> None:
 
 def test_what_is_determined_is_as_it_was() -> None:
     mechanism: Mechanism
-    for mechanism in (mixed("both"), rows_mechanism(False)):
+    for mechanism in (mixed("both"), rows_mechanism(False), matrix_mechanism()):
         measured, told = drawn(mechanism), 0
         for names in EVERY:
             try:
@@ -107,7 +115,7 @@ def test_what_is_determined_is_as_it_was() -> None:
         assert 2 < told < len(EVERY)
 
 
-@pytest.mark.parametrize("mechanism", [mixed("both"), rows_mechanism(False)])
+@pytest.mark.parametrize("mechanism", [mixed("both"), rows_mechanism(False), matrix_mechanism()])
 def test_attributes_that_are_not_measured_together_are_refused(mechanism: Mechanism) -> None:
     with pytest.raises(UnanswerableError):
         mechanism.require(plain("a", "b"))

@@ -96,10 +96,10 @@ def common_rows_of(
     """What mechanisms with these cost matrices have in common; from the back, if one after the
     other will be passed over."""
     if not sequential:
-        return carrier.carry(schema, _below(costs))
+        return carrier.carry(schema, _below(costs), costs[0])
     link = costs[-1]
     for cost in reversed(costs[:-1]):
-        found = carrier.carry(schema, _below([cost, link]))
+        found = carrier.carry(schema, _below([cost, link]), cost)
         link = cost_of(found)
     return found
 
@@ -114,7 +114,7 @@ def rest_rows(
         missing = rest_cost(wanted, paid, negligible)
         if not missing.any():
             return None
-        found = carrier.carry(schema, missing, room)
+        found = carrier.carry(schema, missing, wanted, room)
         over = times_over(np.diagonal(cost_of(found)), room)
         if fewest is None or over < fewest[0]:
             fewest = over, found

@@ -27,8 +27,8 @@ HELD: Final = 52
 # A row space is taken for rational if multiples up to this of its reduced basis are integers.
 DENOMINATORS: Final = 12
 NEAR_INTEGER: Final = 1e-6
-# Share of the identity that is mixed in where a row space has no such basis.
-FULL_RANK: Final = 1e-8
+# Share of a wider row space that is mixed in where a row space has no such basis.
+WIDER: Final = 1e-8
 # Precisions left over that are smaller shares of the target's are not measured. Rounding may leave
 # more than the first; then the next is tried.
 NEGLIGIBLE: Final = (RANK, 1e-8, 1e-6)
@@ -41,17 +41,22 @@ class Carrier(ABC):
     negligible: ClassVar[tuple[float, ...]]
     nothing: ClassVar[Noise]
 
-    def carry(self, schema: Schema, cost: Array, room: Array | None = None) -> DenseMechanism:
+    def carry(
+        self, schema: Schema, cost: Array, within: Array, room: Array | None = None
+    ) -> DenseMechanism:
         """A mechanism whose cost matrix is this one; in integers, slightly below it.
 
-        `room` is what every cell may still pay, where they differ.
+        `within` is a cost matrix whose row space contains this one's: nothing outside of it is
+        measured. `room` is what every cell may still pay, where they differ.
         """
         if not cost.any():
             return DenseMechanism(schema, np.zeros((0, len(cost))), self.nothing)
-        return self._carried(schema, cost, room)
+        return self._carried(schema, cost, within, room)
 
     @abstractmethod
-    def _carried(self, schema: Schema, cost: Array, room: Array | None) -> DenseMechanism:
+    def _carried(
+        self, schema: Schema, cost: Array, within: Array, room: Array | None
+    ) -> DenseMechanism:
         """The same of one that is not zero."""
 
     @abstractmethod
@@ -66,7 +71,9 @@ class RealRows(Carrier):
     negligible: ClassVar[tuple[float, ...]] = NEGLIGIBLE
     nothing: ClassVar[Noise] = Noise("gaussian", 1.0)
 
-    def _carried(self, schema: Schema, cost: Array, room: Array | None) -> DenseMechanism:
+    def _carried(
+        self, schema: Schema, cost: Array, within: Array, room: Array | None
+    ) -> DenseMechanism:
         return DenseMechanism(schema, np.ascontiguousarray(root_rows(cost)))
 
     def span(self, common: Callable[[], Mechanism]) -> Mechanism | None:
@@ -81,8 +88,10 @@ class IntegerRows(Carrier):
     negligible: ClassVar[tuple[float, ...]] = NEGLIGIBLE_IN_INTEGERS
     nothing: ClassVar[Noise] = Noise("gaussian", 1.0, exact=True)
 
-    def _carried(self, schema: Schema, cost: Array, room: Array | None) -> DenseMechanism:
-        rows, sigma2 = _integer_rows(cost, room)
+    def _carried(
+        self, schema: Schema, cost: Array, within: Array, room: Array | None
+    ) -> DenseMechanism:
+        rows, sigma2 = _integer_rows(cost, within, room)
         return DenseMechanism(schema, rows, Noise("gaussian", sigma2, exact=True))
 
     def span(self, common: Callable[[], Mechanism]) -> Mechanism | None:
@@ -116,29 +125,42 @@ def rest_cost(target: Array, have: Array, negligible: float) -> Array:
     return symmetric((rows * np.minimum(shares[keep], 1.0)) @ rows.T)
 
 
-def _integer_rows(cost: Array, room: Array | None = None) -> tuple[Array, float]:
+def _integer_rows(cost: Array, within: Array, room: Array | None = None) -> tuple[Array, float]:
     """Integer rows A and σ² with AᵀA/σ² almost equal to C, and nobody's cost above its largest.
 
     C = RᵀMR with an integer basis R of its row space, so that rounding the root of M leaves the
-    row space as it is; then AᵀA/σ² ⪯ C. Without such a basis a little of the identity is mixed in
-    instead, and every direction is measured, most of them hardly; where cells have unequal room to
-    pay, a diagonal in proportion to it.
+    row space as it is; then AᵀA/σ² ⪯ C. Without such a basis R is one of the space that C lies in,
+    and every direction of that is measured, most of them hardly.
     """
-    basis, largest = _integer_basis(positive_part(cost)[1]), np.diagonal(cost).max()
+    basis = _integer_basis(cost)
     if basis is None:
-        most = np.full(len(cost), largest) if room is None else np.clip(room, 0.0, largest)
-        mixed = (1 - FULL_RANK) * cost + FULL_RANK * np.diag(most)
-        rows = _rounded(_symmetric_root(*np.linalg.eigh(mixed)))
-        grown = float(np.einsum("ri,ri->i", rows, rows).max() / largest)
-    else:
-        back = np.linalg.pinv(basis)
-        values, vectors = np.linalg.eigh(symmetric(back.T @ cost @ back))
-        values = np.maximum(values, np.finfo(float).eps * values[-1])
-        root = _rounded(_symmetric_root(values, vectors), np.abs(basis).sum(axis=0).max())
-        inverse = _symmetric_root(1.0 / values, vectors)
-        # The largest share of a direction of C that is measured: with so much noise, all of it.
-        grown = float(np.linalg.eigvalsh(symmetric(inverse @ (root.T @ root) @ inverse))[-1])
-        rows = root @ basis
+        return _wider_rows(cost, _integer_basis(within), room)
+    back = np.linalg.pinv(basis)
+    values, vectors = np.linalg.eigh(symmetric(back.T @ cost @ back))
+    values = np.maximum(values, np.finfo(float).eps * values[-1])
+    root = _rounded(_symmetric_root(values, vectors), np.abs(basis).sum(axis=0).max())
+    inverse = _symmetric_root(1.0 / values, vectors)
+    # The largest share of a direction of C that is measured: with so much noise, all of it.
+    grown = float(np.linalg.eigvalsh(symmetric(inverse @ (root.T @ root) @ inverse))[-1])
+    return root @ basis, size_above(grown * (1 + 1e-12))
+
+
+def _wider_rows(cost: Array, basis: Array | None, room: Array | None) -> tuple[Array, float]:
+    """The same by an integer basis R of a wider space, or by all cells: (1 − w) C + w RᵀDR.
+
+    D is diagonal with d_r = min_i room_i / ‖R_i‖² over the cells i of row r, so that the second
+    term takes no more than the room of any cell.
+    """
+    basis, largest = np.eye(len(cost)) if basis is None else basis, np.diagonal(cost).max()
+    most = np.full(len(cost), largest) if room is None else np.clip(room, 0.0, largest)
+    lengths = np.einsum("ri,ri->i", basis, basis)
+    shares = np.divide(most, lengths, out=np.zeros_like(most), where=lengths > 0)
+    each = np.where(basis != 0, shares, np.inf).min(axis=1)
+    back = np.linalg.pinv(basis)
+    mixed = (1 - WIDER) * symmetric(back.T @ cost @ back) + WIDER * np.diag(each)
+    root = _symmetric_root(*np.linalg.eigh(mixed))
+    rows = _rounded(root, np.abs(basis).sum(axis=0).max()) @ basis
+    grown = float(np.einsum("ri,ri->i", rows, rows).max() / largest)
     return rows, size_above(grown * (1 + 1e-12))
 
 
@@ -152,10 +174,11 @@ def _rounded(rows: Array, times: float = 1.0) -> Array:
     return np.asarray(np.rint(rows * (most / np.abs(rows).max())))
 
 
-def _integer_basis(vectors: Array) -> Array | None:
-    """An integer basis of the space that orthonormal columns span, if it has a simple one."""
+def _integer_basis(cost: Array) -> Array | None:
+    """An integer basis of a cost matrix's row space, if it has a simple one."""
     from scipy.linalg import qr
 
+    vectors = positive_part(cost)[1]
     size, rank = vectors.shape
     if rank == size:
         return np.eye(size)

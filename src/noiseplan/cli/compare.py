@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,13 @@ from noiseplan.cli._common import (
     study_argument,
 )
 from noiseplan.console import print_json, say
+from noiseplan.errors import PlanError
 from noiseplan.planning.threads import calm_threads
 from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:
     from noiseplan.comparing import Comparison
+    from noiseplan.planning.plan import Plan
 
 
 @click.command(context_settings=CONTEXT)
@@ -73,13 +74,18 @@ def compared(
     """Plan with each planner, and compare."""
     from noiseplan.comparing import compare
 
-    plans: dict[str, Any] = {
-        name: replace(study, settings=replace(study.settings, planner=name)).plan()
-        for name in dict.fromkeys(planners)
-    }
+    plans = {name: _planned(study, name) for name in dict.fromkeys(planners)}
     person = study.people.person if study.people is not None and example is not None else None
     data = study.as_declared(example)
     return compare(plans, data, runs=runs, seed=seed, person=person)
+
+
+def _planned(study: Study, planner: str) -> Plan:
+    """What a planner that is named in the command makes of a study."""
+    try:
+        return study.plan(planner)
+    except PlanError as error:
+        raise PlanError(f"--planner {planner}: " + error.message) from None
 
 
 def plain_rows(found: Comparison) -> list[dict[str, Any]]:

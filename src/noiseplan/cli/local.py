@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -19,6 +19,7 @@ from noiseplan.console import say
 from noiseplan.counting.headers import read_header
 from noiseplan.errors import DataError, QueryError, StorageError
 from noiseplan.privacy import PureDP
+from noiseplan.schema.spelling import AS_USUAL, Spelling
 from noiseplan.study import read_study
 from noiseplan.texts import counted
 
@@ -86,9 +87,18 @@ def _epsilon(study: Study, given: float | None) -> float:
 @click.argument("values", nargs=-1)
 @click.option("--data", type=file_type, help="Instead of VALUES: a CSV file, one user per line.")
 @click.option("-o", "--output", type=file_type, help="With --data: where all reports go.")
+@click.option(
+    "--study", type=file_type, help="Numbers and missing values are written as its [data] says."
+)
 @force_option
+@outside_option
 def randomize(
-    device: Path, values: tuple[str, ...], data: Path | None, output: Path | None, force: bool
+    device: Path,
+    values: tuple[str, ...],
+    data: Path | None,
+    output: Path | None,
+    study: Path | None,
+    **how: bool,
 ) -> None:
     """Draw the report of one user from DEVICE: VALUES are NAME=VALUE. Costs ε each time.
 
@@ -99,16 +109,31 @@ def randomize(
     randomizer = load_randomizer(device)
     if (data is None) == (not values) or (data is None) != (output is None):
         raise click.UsageError("give NAME=VALUE for one user, or --data USERS.csv -o REPORTS")
+    spelling = AS_USUAL
+    if study is not None:
+        spelling = _spelling(study, randomizer.schema, how["allow_outside"])
     if data is None or output is None:
         pairs = dict(value.partition("=")[::2] for value in values)
         columns = {name: [text] for name, text in pairs.items()}
-        row = {name: column[0] for name, column in _read(columns, randomizer.schema).items()}
-        say(randomizer.report(row).hex())
+        read = _read(columns, randomizer.schema, spelling)
+        say(randomizer.report({name: column[0] for name, column in read.items()}).hex())
         return
-    require_free(force, output)
-    reports = randomizer.reports(_read(_columns(data, randomizer.schema), randomizer.schema))
+    require_free(how["force"], output)
+    columns = _columns(data, randomizer.schema)
+    reports = randomizer.reports(_read(columns, randomizer.schema, spelling))
     output.write_bytes(randomizer.packet(reports))
     say(f"wrote {len(reports):,} reports of {randomizer.payload_bytes} bytes to {output}")
+
+
+def _spelling(study: Path, schema: Schema, outside: bool) -> Spelling:
+    """How the study's `[data]` says that text is written; it must be the device's study."""
+    read = read_study(study, allow_outside=outside, priced=False)
+    if read.workload.schema != schema:
+        raise DataError(
+            f"{str(study)!r} declares other attributes than the device has: name the study that "
+            f"noiseplan local plan was given"
+        )
+    return read.spelling
 
 
 def _columns(path: Path, schema: Schema) -> dict[str, list[str]]:
@@ -125,15 +150,19 @@ def _columns(path: Path, schema: Schema) -> dict[str, list[str]]:
     return {name: [row[i] for row in users] for i, name in enumerate(names)}
 
 
-def _read(columns: dict[str, list[str]], schema: Schema) -> dict[str, list[Any]]:
+def _read(
+    columns: dict[str, list[str]], schema: Schema, spelling: Spelling
+) -> dict[str, list[Any]]:
     """Columns of text as values of the attributes; those of no attribute stay what they are."""
     return {
-        name: [_value(text, schema[name]) for text in column] if name in schema else column
+        name: [_value(text, schema[name], spelling) for text in column]
+        if name in schema
+        else column
         for name, column in columns.items()
     }
 
 
-def _value(text: str, attribute: Attribute) -> Any:
+def _value(text: str, attribute: Attribute, spelling: Spelling) -> Any:
     """What a text stands for: a label as it is shown, or a number to be put into a bin.
 
     A text that is empty is a missing value, as in every other file.
@@ -141,12 +170,10 @@ def _value(text: str, attribute: Attribute) -> Any:
     labels = {str(label): label for label in attribute.labels}
     if text in labels:
         return labels[text]
-    if not text.strip():
+    if not text.strip() or text.strip() in spelling.missing:
         return None
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    number = spelling.as_number(text)
+    return text if number is None else number
 
 
 @command.command()
@@ -171,18 +198,15 @@ def aggregate(
 
     require_free(force, output)
     made = empty = load_plan(plan_file).aggregator()
-    seen: dict[str, str] = {}
+    seen: dict[str, Counted] = {}
     left_out: dict[str, Counter[str]] = {}
     for name in reports:
         some = counted_from(name, empty)
-        for source in sorted(some.sources):
+        own = Counted(name, some.users, some.sources)
+        for source in sorted(own.sources):
             if source in seen and not repeated:
-                raise DataError(
-                    f"{name!r} was counted already, as {seen[source]!r} or a part of it: its users "
-                    f"would count twice, and nothing was written. Leave it out; if they are "
-                    f"different users whose reports are alike, add --repeated"
-                )
-            seen[source] = name
+                raise own.twice(seen[source])
+            seen[source] = own
         left_out[name] = some.rejected
         made += some
     if not made.users:
@@ -197,6 +221,26 @@ def aggregate(
             say(f"Warning: of {name!r} {_kinds(faults)} left out{WHOLE}", err=True)
     rejected = f", {_kinds(made.rejected)}" if made.rejected else ""
     say(f"counted {counted(made.users, 'report')}{rejected}; wrote {output}")
+
+
+class Counted(NamedTuple):
+    """What is known of a file that was counted: its users, and the files it is made of."""
+
+    name: str
+    users: int
+    sources: frozenset[str]
+
+    def twice(self, earlier: Counted) -> DataError:
+        """Two files with some of the same reports: one that holds no others can be left out."""
+        less, more = (earlier, self) if self.users > earlier.users else (self, earlier)
+        remedy = f"Leave out {less.name!r}, which holds no others"
+        if not less.sources <= more.sources:
+            remedy = "Each holds others too: count the files that devices wrote, each once"
+        return DataError(
+            f"{self.name!r} was counted already, as {earlier.name!r} or a part of it: its users "
+            f"would count twice, and nothing was written. {remedy}; if they are different users "
+            f"whose reports are alike, add --repeated"
+        )
 
 
 def _kinds(rejected: Counter[str]) -> str:

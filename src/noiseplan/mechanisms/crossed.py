@@ -246,21 +246,36 @@ class CrossedMechanism(Mechanism):
         self._asked(query)
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
-        pairs = zip(self.parts_of, measured.values, strict=True)
-        cells = {p.split: np.asarray(v, dtype=np.float64) @ p.back.T for p, v in pairs}
-        return lambda query: self._answer(cells, query)
+        cells = self._cells(measured)
+        return lambda query: _answer(*self._asked(query), cells)
 
-    def _answer(self, cells: Mapping[Set, Array], query: Query) -> Array:
-        asked, parts = self._asked(query)
-        each = [asked.answer(part.split, cells[part.split]) for part in parts]
-        return np.asarray(np.sum([np.zeros(query.rows), *each], axis=0))
+    def _cells(self, measured: Measurements) -> dict[Set, Array]:
+        """Of every set, residual coordinates … × D's cells."""
+        pairs = zip(self.parts_of, measured.values, strict=True)
+        return {p.split: np.asarray(v, dtype=np.float64) @ p.back.T for p, v in pairs}
+
+    def require_completed(self, query: Query) -> None:
+        asked = Asked.of(self.frame, query)
+        part, names = self.by_set.get(asked.split), self.frame.cells.names
+        own = tuple(name for name in query.attributes if name in names)
+        if part is None or not part.rows.tells_together(own):
+            self.require(query)
+
+    def _measured_of(self, query: Query) -> tuple[Asked, list[Part]]:
+        """The query and the parts that tell anything of it."""
+        asked = Asked.of(self.frame, query)
+        return asked, [self.by_set[split] for split in asked.sets() if split in self.by_set]
+
+    def completed(self, measured: Measurements, query: Query) -> Array:
+        return _answer(*self._measured_of(query), self._cells(measured))
 
     # ------------------------------------------------------------------ errors
 
     def variance(self, query: Query) -> Array:
-        asked, parts = self._asked(query)
-        each = [part.variance * asked.variance(part.split, part.fit.spread) for part in parts]
-        return np.asarray(np.sum([np.zeros(query.rows), *each], axis=0))
+        return _variance(*self._asked(query))
+
+    def completed_variance(self, query: Query) -> Array:
+        return _variance(*self._measured_of(query))
 
     def covariance(self, query: Query, other: Query) -> Array:
         (one, mine), (two, theirs) = self._asked(query), self._asked(other)
@@ -315,6 +330,16 @@ class CrossedMechanism(Mechanism):
         if len({part.split for part in parts}) < len(parts):
             raise StorageError("a set of attributes is measured by two parts")
         return cls(schema, frame, tuple(parts))
+
+
+def _answer(asked: Asked, parts: list[Part], cells: Mapping[Set, Array]) -> Array:
+    each = [asked.answer(part.split, cells[part.split]) for part in parts]
+    return np.asarray(np.sum([np.zeros(asked.query.rows), *each], axis=0))
+
+
+def _variance(asked: Asked, parts: list[Part]) -> Array:
+    each = [part.variance * asked.variance(part.split, part.fit.spread) for part in parts]
+    return np.asarray(np.sum([np.zeros(asked.query.rows), *each], axis=0))
 
 
 def _attributes(saved: NDArray[Any], schema: Schema) -> Set:

@@ -15,7 +15,7 @@ from noiseplan.errors import QueryError, StorageError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
-from noiseplan.mechanisms.leastsquares import LeastSquares
+from noiseplan.mechanisms.leastsquares import OUTSIDE, LeastSquares
 from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
@@ -104,12 +104,36 @@ class DenseMechanism(Mechanism):
         return rows
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
-        cells = self._fit.estimate(np.asarray(measured.values[0], dtype=np.float64))
+        cells = self._cells(measured)
         return lambda query: self._rows(query).matmul(cells)
 
-    def variance(self, query: Query) -> Array:
-        forms = self._rows(query).quadratic_rows(self._fit.spread)
+    def _cells(self, measured: Measurements) -> Array:
+        """A⁺ω: of all counts that fit best, those with the least squares."""
+        return self._fit.estimate(np.asarray(measured.values[0], dtype=np.float64))
+
+    def require_completed(self, query: Query) -> None:
+        if query.schema != self.schema or not self.tells_together(query.attributes):
+            self.require(query)
+
+    def tells_together(self, names: tuple[str, ...]) -> bool:
+        """Whether some row says more of these attributes than sums over one of them."""
+        on = [self.schema.index(name) for name in names]
+        others = tuple(i for i in range(len(self.schema)) if i not in on)
+        rows = self.strategy.reshape(-1, *self.schema.shape).sum(axis=tuple(i + 1 for i in others))
+        for axis in range(1, rows.ndim):
+            rows = rows - rows.mean(axis=axis, keepdims=True)
+        return bool(np.abs(rows).max(initial=0.0) > OUTSIDE * np.abs(self.strategy).max(initial=0))
+
+    def completed(self, measured: Measurements, query: Query) -> Array:
+        return query.domain_matrix.matmul(self._cells(measured))
+
+    def completed_variance(self, query: Query) -> Array:
+        forms = query.domain_matrix.quadratic_rows(self._fit.spread)
         return np.asarray(self.noise.variance * np.maximum(forms, 0.0))
+
+    def variance(self, query: Query) -> Array:
+        self.require(query)
+        return self.completed_variance(query)
 
     def covariance(self, query: Query, other: Query) -> Array:
         one, two = self._rows(query), self._rows(other)

@@ -93,8 +93,11 @@ class Study:
         """What one record may change."""
         return self.settings.neighbours
 
-    def plan(self) -> Plan:
-        """Design the noise; errors name the line that they are about."""
+    def plan(self, planner_named: str | None = None) -> Plan:
+        """Design the noise; errors name the line that they are about.
+
+        `planner_named` is one that stands in no line: what is wrong with it is a `PlanError`.
+        """
         from noiseplan.planning import planner
 
         settings = self.settings
@@ -104,7 +107,7 @@ class Study:
                 budget=self.budget,
                 targets=self.targets,
                 objective=settings.objective,
-                planner=settings.planner,
+                planner=planner_named or settings.planner,
                 neighbours=settings.neighbours,
                 noise=settings.noise,
                 max_rows=1 if self.people is None else self.people.max_rows,
@@ -114,6 +117,8 @@ class Study:
         except TooManyValues as error:
             self.root.child("schema").child(error.attribute).fail(error.message)
         except PlanError as error:
+            if planner_named is not None:
+                raise
             self._section("plan", "budget", "targets").fail(error.message)
         except NoiseplanError as error:
             self._section("tables", "predicates").fail(error.message)

@@ -11,7 +11,11 @@ from explicit_oracles import marginals, prefix, ranges, solved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noiseplan.optimize.cell_columns import TableColumns, columns_of
 from noiseplan.optimize.convex_losses import Loss, least_loss
+from noiseplan.optimize.priced_rows import WrittenRows
+from noiseplan.optimize.row_space_losses import Means, least_mean_loss
+from noiseplan.optimize.row_space_optimum import RowBasis
 
 Array = np.ndarray
 
@@ -114,3 +118,17 @@ def test_a_loss_that_is_content() -> None:
     found = least_loss(Rows(prefix(4)), hinge, 4)
     assert (found.value, found.bound, found.gap) == (0.0, 0.0, 0.0)
     assert found.strategy.any()
+
+
+def test_in_the_row_space_too() -> None:
+    """A loss that is content is refused nowhere: anything is optimal, and said to be."""
+
+    def hinge(v: Array) -> tuple[float, Array]:
+        return float(np.maximum(v - 50.0, 0).sum()), (v > 50.0).astype(float)
+
+    columns = columns_of([TableColumns.of(np.eye(4), np.arange(4))])
+    basis = RowBasis.of(prefix(4), columns)
+    means = Means(WrittenRows(prefix(4) @ basis.back), np.arange(4))
+    found = least_mean_loss(basis, means, hinge, 1e-6)
+    assert (found.value, found.bound) == (0.0, 0.0)
+    assert np.linalg.matrix_rank(found.rows) == 4

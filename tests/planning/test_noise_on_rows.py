@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 import noiseplan as nz
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
-from noiseplan.optimize.record_shares import share_among_records, shared_for_total
+from noiseplan.optimize.allocation import share_among_records, shared_for_total
 from noiseplan.planning.planners import noise_on_rows
 from noiseplan.planning.problem import Problem
 

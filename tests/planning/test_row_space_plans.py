@@ -176,7 +176,7 @@ def test_the_worst_variance_is_that_of_the_interior_point(seed: int) -> None:
     workload = mixed(seed)
     tables = BaseTables.of(prepare(workload))
     basis = RowBasis.of(tables.root(), tables.columns())
-    found = basis.least_worst(tables.rows(basis.back), 1e-4)
+    found = basis.least_norm(tables.rows(basis.back), np.inf, 1e-4)
     dense = least_cost(weighted_rows(workload), 1.0, tolerance=1e-6)
     assert found.bound <= found.value <= found.bound * (1 + 1e-4)
     assert found.bound <= dense.cost * (1 + 1e-9) and dense.bound <= found.value * (1 + 1e-9)

@@ -19,6 +19,7 @@ C. Li, dissertation, 2013, section 3.4.1 (any convex function of the errors in p
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -87,7 +88,7 @@ def least_loss(
     tolerance
         The gap at which to stop.
     """
-    search = _TangentSearch(terms, loss, count)
+    search = _OverCells(terms, loss, count)
     for step in range(1, steps + 1):
         if search.visit() <= tolerance or step == steps:
             break
@@ -108,20 +109,60 @@ def steepness(loss: Loss, at: Array) -> float:
     return min(fastest, STEEPEST)
 
 
-class _TangentSearch:
-    """Where tangents are taken (u), the prices of cells (y), and the best of both sides so far."""
+class Tangents(ABC):
+    """Where tangents are taken (u), the weights of cells, and the best of both sides so far."""
+
+    reached: Array  # the variances at the best covariance for these weights and slopes
+    level: Array  # what cells pay for it, in units of what they should
+
+    def __init__(self, loss: Loss, first: Array, weights: Array) -> None:
+        self.loss, self.count, self.scale = loss, len(first), abs(loss(first)[0]) or 1.0
+        self.value, self.bound = np.inf, -np.inf
+        self.point = np.concatenate([np.log(first), weights])
+        self.damping = 1.0 / (1.0 + 0.5 * steepness(loss, first))
+        self.ascent = Ascent(MEMORY, FARTHEST)
+
+    @abstractmethod
+    def _priced(self, slope: Array, raised: Array) -> float:
+        """N² at these slopes, rounded down; and what is best for the raised ones, if it is the best
+        so far."""
+
+    def visit(self) -> float:
+        """Both sides of the gap at this point; the gap, relative."""
+        self.tangent, weights = np.exp(self.point[: self.count]), np.exp(self.point[self.count :])
+        self.weights = weights / weights.sum()
+        below, slope = self.loss(self.tangent)
+        # All must be answered, whether the loss sees it or not. Where the loss is flat, all is as
+        # good as it can be; then the total is made small.
+        raised = np.maximum(slope, FAINTEST * slope.max() if slope.any() else 1.0)
+        self.height = below + self._priced(slope, raised) - float(slope @ self.tangent)
+        if self.height > self.bound:
+            self.bound, self.proof = self.height, (slope, self.weights)
+        share = slope * self.reached
+        self.norm = np.concatenate([share / (share.sum() or 1.0), self.weights])
+        return float((self.value - self.bound) / (abs(self.value) or 1.0))
+
+    def move(self) -> None:
+        """One step, mixed with those before it."""
+        towards = self.damping * (np.log(self.reached) - np.log(self.tangent))
+        change = np.concatenate([towards, FULL_STEP * np.log(self.level)])
+        # The ascent compares heights by their ratios, and a loss may be negative.
+        height = float(np.exp(np.clip(self.height / self.scale, -500.0, 500.0)))
+        point = self.ascent.next(self.point, height, change, self.norm)
+        weights = point[self.count :] - point[self.count :].max()
+        self.point = np.concatenate([point[: self.count], np.maximum(weights, SMALLEST_WEIGHT)])
+
+
+class _OverCells(Tangents):
+    """With all cells written out."""
 
     def __init__(self, terms: Terms, loss: Loss, count: int) -> None:
-        self.terms, self.loss = terms, loss
+        self.terms = terms
         self.reduction = Reduction.of_gram(terms.gram(np.ones(count)))
         cells = self.reduction.size
-        self.value, self.bound = np.inf, -np.inf
         self.rows: Array = np.zeros((0, cells))
-        self.ascent = Ascent(MEMORY, FARTHEST)
         first = np.maximum(self._variances(np.eye(cells)), np.finfo(float).tiny)
-        self.count, self.scale = count, abs(loss(first)[0]) or 1.0
-        self.point = np.concatenate([np.log(first), np.full(cells, -np.log(cells))])
-        self.damping = 1.0 / (1.0 + 0.5 * steepness(loss, first))
+        super().__init__(loss, first, np.full(cells, -np.log(cells)))
 
     def _variances(self, sigma: Array) -> Array:
         """Merged cells stand in one of their members."""
@@ -129,58 +170,29 @@ class _TangentSearch:
         wide[np.ix_(self.reduction.first, self.reduction.first)] = sigma
         return self.terms.variances(wide)
 
-    def visit(self) -> float:
-        """Both sides of the gap at this point; the gap, relative."""
-        self.tangent = np.exp(self.point[: self.count])
-        prices = np.exp(self.point[self.count :])
-        self.prices = prices / prices.sum()
-        below, slope = self.loss(self.tangent)
-        # Where the loss is flat, all is as good as it can be; then the total is made small.
-        raised = np.maximum(slope, FAINTEST * slope.max() if slope.any() else 1.0)
-        gram = self.reduction.gram(self.terms.gram(raised))
-        spectrum = PricedSpectrum.of(root_of(gram), self.prices)
-        sure = spectrum.surely()
+    def _priced(self, slope: Array, raised: Array) -> float:
+        spectrum = self._spectrum(raised)
+        self._realise(spectrum)
         if (raised > slope).any():  # the bound must not count what was only raised
-            sure = self._surely(slope) if slope.any() else 0.0
-        self.height = below - float(slope @ self.tangent) + sure**2
-        self.bound = max(self.bound, self.height)
-        self._realise(spectrum, slope)
-        return (self.value - self.bound) / (abs(self.value) or 1.0)
+            return self._spectrum(slope).surely() ** 2 if slope.any() else 0.0
+        return spectrum.surely() ** 2
 
-    def _surely(self, slope: Array) -> float:
-        """N for these slopes, rounded down."""
+    def _spectrum(self, slope: Array) -> PricedSpectrum:
         gram = self.reduction.gram(self.terms.gram(slope))
-        return PricedSpectrum.of(root_of(gram), self.prices).surely()
+        return PricedSpectrum.of(root_of(gram), self.weights)
 
-    def _realise(self, spectrum: PricedSpectrum, slope: Array) -> None:
+    def _realise(self, spectrum: PricedSpectrum) -> None:
         """A feasible matrix near X, and the variances it has."""
         total = float(spectrum.singular.sum())
-        self.diagonal = np.maximum(spectrum.diagonal() / total, 1e-300)
-        if len(spectrum.root) == len(self.prices):
-            rows = spectrum.rows() / np.sqrt(self.diagonal * total)
+        self.level = np.maximum(spectrum.diagonal() / total, 1e-300)
+        if len(spectrum.root) == len(self.weights):
+            rows = spectrum.rows() / np.sqrt(self.level * total)
             sigma = np.linalg.inv(rows.T @ rows)
         else:
-            above = spectrum.rows() / np.sqrt(total * self.diagonal.max())
-            values, vectors = filled_up(above, lacking(self.diagonal))
+            above = spectrum.rows() / np.sqrt(total * self.level.max())
+            values, vectors = filled_up(above, lacking(self.level))
             rows, sigma = (vectors * np.sqrt(values)).T, (vectors / values) @ vectors.T
         self.reached = np.maximum(self._variances(sigma), np.finfo(float).tiny)
         value = self.loss(self.reached)[0]
         if value < self.value:
             self.value, self.rows = value, rows
-        share = slope * self.reached
-        self.norm = np.concatenate([share / (share.sum() or 1.0), self.prices])
-
-    def move(self) -> None:
-        """Mix the step with those before it."""
-        change = np.concatenate(
-            [
-                self.damping * (np.log(self.reached) - np.log(self.tangent)),
-                FULL_STEP * np.log(self.diagonal),
-            ]
-        )
-        # The ascent compares heights by their ratios, and a loss may be negative.
-        height = float(np.exp(np.clip(self.height / self.scale, -500.0, 500.0)))
-        point = self.ascent.next(self.point, height, change, self.norm)
-        prices = point[self.count :]
-        point[self.count :] = np.maximum(prices - prices.max(), SMALLEST_WEIGHT)
-        self.point = point

@@ -203,7 +203,7 @@ def _of_many(demands: Demands, tolerance: float, watch: Callable[[float], None])
     rank, cells = demands.cells.shape
     columns = columns_of([TableColumns.of(demands.cells, np.arange(cells))])
     basis = RowBasis(columns, np.eye(rank), np.eye(rank))
-    found = basis.least_worst(demands.priced(), tolerance, watch)
+    found = basis.least_norm(demands.priced(), np.inf, tolerance, watch)
     small = np.asarray(found.rows) @ demands.cells * np.sqrt(found.value) * demands.scale
     strategy = demands.reduction.widened(small)
     prices = demands.row_prices(found.row_prices), demands.cell_prices(found.cell_prices)

@@ -22,7 +22,7 @@ from noiseplan.matrices.base import Array, exactly_equal_columns
 from noiseplan.optimize.array_namespace import AnyArray, namespace_of, to_backend
 from noiseplan.optimize.cell_columns import Columns, DenseColumns, TableColumns, dense_seconds
 from noiseplan.optimize.gram_roots import root_of
-from noiseplan.optimize.optimum import Watch, checked_gram
+from noiseplan.optimize.optimum import checked_gram
 from noiseplan.optimize.priced_rows import WrittenRows
 from noiseplan.optimize.row_space_optimum import RowBasis, RowSpaceOptimum
 
@@ -88,9 +88,7 @@ class PairColumns(Columns):
         return PairColumns([table.on(backend) for table in self.tables], first, second)
 
 
-def replaced_optimum(
-    gram: Array, tolerance: float = 1e-6, watch: Watch = lambda gap: None
-) -> RowSpaceOptimum:
+def replaced_optimum(gram: Array, tolerance: float = 1e-6) -> RowSpaceOptimum:
     """The best rows over cells for a Gram matrix, whose columns are at most one apart.
 
     Examples
@@ -104,13 +102,11 @@ def replaced_optimum(
     root = _centred(root_of(gram[np.ix_(first, first)]))
     if not root.any():  # nothing but the total is asked
         return RowSpaceOptimum(np.zeros((0, len(gram))), 0.0, 0.0, None, None, 0)
-    found = RowBasis.of(np.eye(len(root)), _pairs(root)).least_total(tolerance, watch)
+    found = RowBasis.of(np.eye(len(root)), _pairs(root)).least_total(tolerance)
     return replace(found, rows=(found.rows @ root)[:, kinds])
 
 
-def replaced_worst(
-    rows: Array, tolerance: float = 1e-6, watch: Watch = lambda gap: None
-) -> RowSpaceOptimum:
+def replaced_worst(rows: Array, tolerance: float = 1e-6) -> RowSpaceOptimum:
     """The same for the largest variance of rows over cells.
 
     Examples
@@ -125,7 +121,7 @@ def replaced_worst(
     root = root_of(centred.T @ centred)
     basis = RowBasis.of(np.eye(len(root)), _pairs(root))
     asked = centred[centred.any(axis=1)] @ np.linalg.pinv(root) @ basis.back
-    found = basis.least_worst(WrittenRows(asked), tolerance, watch)
+    found = basis.least_norm(WrittenRows(asked), np.inf, tolerance)
     return replace(found, rows=(found.rows @ root)[:, kinds])
 
 

@@ -118,16 +118,6 @@ class RowBasis:
         """
         return _Climb(self, None, tolerance).run(watch, hopeless)
 
-    def least_worst(
-        self,
-        rows: PricedRows,
-        tolerance: float,
-        watch: Watch = lambda gap: None,
-        hopeless: float = np.inf,
-    ) -> RowSpaceOptimum:
-        """The same for the largest variance of rows l_j, which are AB of those asked for."""
-        return self.least_norm(rows, np.inf, tolerance, watch, hopeless)
-
     def least_norm(
         self,
         rows: PricedRows,
@@ -136,7 +126,10 @@ class RowBasis:
         watch: Watch = lambda gap: None,
         hopeless: float = np.inf,
     ) -> RowSpaceOptimum:
-        """The same for the p-norm of these variances, p > 1."""
+        """The same for the p-norm of the variances of rows l_j, which are AB of those asked for.
+
+        p > 1; the largest of them for p = ∞.
+        """
         return _Climb(self, rows, tolerance, power).run(watch, hopeless)
 
 

@@ -12,7 +12,7 @@ from noiseplan.noise.law import Law
 from noiseplan.planning import limits
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
-from noiseplan.planning.least_cost import least_cost
+from noiseplan.planning.least_cost import least_cost, least_epsilon
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
 from noiseplan.planning.objectives import (
     RMSE,
@@ -42,7 +42,6 @@ from noiseplan.planning.reductions import (
     ReplacedRecords,
     Targets,
     Unweighted,
-    least_epsilon,
 )
 from noiseplan.planning.smaller_domain import few_groups, smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP

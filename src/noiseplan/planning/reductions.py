@@ -4,7 +4,7 @@ smaller domain (`smaller_domain`). What is found for those is a candidate for th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Protocol
@@ -23,8 +23,8 @@ from noiseplan.privacy.rounding import product_down
 # How much nearer two records must be for noise of other sizes, relative, and how far apart they
 # must be: what is of the size of rounding is not taken for a distance.
 WORTH_IT = 1e-3
-# How far below their targets variances may stay, relative, and how often they are planned for.
-HAIR, MOST_STEPS = 1e-7, 30
+# Of noise that is made smaller, for rounding.
+HAIR = 1e-7
 
 
 class Reduction(Protocol):
@@ -142,33 +142,6 @@ class Unweighted:
     def back(self, candidate: Candidate) -> Candidate:
         """As it is."""
         return candidate
-
-
-def least_epsilon(problem: Problem, solve: Callable[[Problem], Candidate]) -> Candidate:
-    """What meets the targets at the least ε of pure DP.
-
-    The largest ratio of a variance to its target falls with ε, as 1/ε² and faster for discrete
-    noise of less than one count: log ε is where its logarithm is zero, by secants, or halfway
-    between an ε that is too little and one that is enough where a secant leads out of these.
-    """
-    targets, met = np.asarray(problem.targets), dict[float, Candidate]()
-    last, at, slope, little, enough = (0.0, 0.0), 0.0, -2.0, -np.inf, np.inf
-    for _ in range(MOST_STEPS):
-        found = solve(replace(problem, budget=PureDP(float(np.exp(at)))))
-        above = float(np.log(found.figures.target_scale(targets)))
-        if above <= 0:
-            met[at], enough = found, min(enough, at)
-        else:
-            little = max(little, at)
-        if -HAIR <= above <= 0:
-            break
-        if at != last[0]:
-            slope = min((above - last[1]) / (at - last[0]), -2.0)
-        last, at = (at, above), at - (above + HAIR / 2) / slope
-        at = at if little < at < enough else (little + enough) / 2
-    if not met:  # fail closed
-        raise PlanError("no ε was found that meets the targets: this is a bug")
-    return met[min(met)]
 
 
 def _checked_target(name: str, target: object) -> float:

@@ -131,7 +131,11 @@ def row_loss(problem: Problem) -> Loss:
 
 
 def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
-    """The first of the cells that no query tells apart from each other, and the group of each."""
+    """The first of the cells that no query tells apart from each other, and the group of each.
+
+    Groups are sorted by their columns: the blocks of cells that a search starts from are then of
+    cells asked alike. In the order of the domain plans were up to a fifth worse.
+    """
     scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
     # Of its own size: what a light query tells apart must not vanish beside a heavy one.
     unit = np.column_stack([gram / scale / scale[:, None], scale / scale.max()])

@@ -22,9 +22,13 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.moments import discrete_gaussian_slope, discrete_gaussian_variance, sizes_above
-from noiseplan.optimize.allocation import share_for_loss
+from noiseplan.optimize.allocation import (
+    PAYS_MORE,
+    share_among_records,
+    share_for_loss,
+    shared_for_total,
+)
 from noiseplan.optimize.lbfgs import Smooth
-from noiseplan.optimize.record_shares import PAYS_MORE, share_among_records, shared_for_total
 from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.noise_within import drawable, require_change

@@ -181,5 +181,5 @@ def test_targets_of_people_with_several_records() -> None:
 
 def test_adaptive_says_what_to_do() -> None:
     plans = [nz.plan(nz.Workload.marginals(SCHEMA, k=k), budget=nz.PureDP(1.0)) for k in (1, 2)]
-    with pytest.raises(PlanError, match=r"pure DP.*zCDP\(0.5\).*plan\.rmse"):
+    with pytest.raises(PlanError, match=r"pure DP.*zCDP\(0.5\).*choose without data"):
         nz.adaptive(plans)

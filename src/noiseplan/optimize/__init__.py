@@ -7,7 +7,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 
 | module | one idea |
 | --- | --- |
-| `gram_roots`, `tolerances` | roots of Gram matrices; what is taken for rounding |
+| `gram_roots` | roots of Gram matrices, and what is taken for rounding there |
 | `optimum`, `anderson` | the least total variance, with its certificate; fixed points that climb |
 | `row_space_optimum`, `cell_columns` | the same where the rank is low and cells are many |
 | `record_pairs` | the same where one record replaces another: pairs of cells |

@@ -27,9 +27,8 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.gram_roots import eigen
+from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR, eigen
 from noiseplan.optimize.optimum import checked_gram
-from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
 
 # Cells up to which all ranges, and all choices of cells, are tried.
 ALL_RANGES_UP_TO, ALL_CHOICES_UP_TO = 40, 14

@@ -4,6 +4,8 @@ A workload that reads the same backwards splits into two of half the size. If G 
 reversal of cells, so does the optimal X. In the basis (e_i ± e_{n+1−i})/√2 both are block diagonal,
 one block for the even and one for the odd vectors, and the weights of a cell and its mirror image
 are equal. All ranges are such a workload. Without the symmetry there is one block, of everything.
+
+What is taken for rounding in such factorisations is said here, one constant for each meaning.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ from scipy.linalg import lapack
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
-from noiseplan.optimize.tolerances import RANK_FLOOR, SAFE_PIVOT
 
+# Cholesky pivots of a Gram matrix with unit diagonal: below this it is taken for singular.
+SAFE_PIVOT: Final = 1e-9
+# For each cell, eigenvalues of a Gram matrix below this share of the largest are rounding.
+RANK_FLOOR: Final = 1e-13
+# An eigenvalue may be off by a few units in the last place of the largest, for each cell at worst.
+EIGENVALUE_ERROR: Final = 4 * np.finfo(np.float64).eps
 # How far apart a matrix and its mirror image may be, relative to its largest entry.
 SAME = 1e-13
-
 # From so many cells on a rank is low if it is this part of them: then work goes with the rank.
 LARGE, LOW_RANK = 512, 8
 # From so many cells on two eigenproblems of half the size are looked for: a fourth of the time.

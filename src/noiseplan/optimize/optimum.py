@@ -38,8 +38,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, namespace_of, to_numpy
 from noiseplan.optimize.coarse_weights import forecast
-from noiseplan.optimize.gram_roots import Halves, is_low, root_of
-from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR
+from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR, RANK_FLOOR, Halves, is_low, root_of
 
 # X varies with y about as y^{−1/2}, so twice the logarithm of its diagonal is a full step.
 FULL_STEP = 2.0

@@ -31,6 +31,7 @@ from noiseplan.errors import PlanError
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
 from noiseplan.optimize.cell_columns import Columns
+from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR, RANK_FLOOR
 from noiseplan.optimize.optimum import (
     CHEAP_STEPS,
     FARTHEST,
@@ -40,7 +41,6 @@ from noiseplan.optimize.optimum import (
     Watch,
 )
 from noiseplan.optimize.priced_rows import PricedRows
-from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR
 
 # No row's weight is below this share of the largest, so that no direction is without a price.
 LEAST_PRICE = 1e-9

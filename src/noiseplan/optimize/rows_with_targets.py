@@ -16,8 +16,8 @@ from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices import DenseMatrix
 from noiseplan.matrices.base import Array, Matrix
+from noiseplan.optimize.gram_roots import RANK_FLOOR, SAFE_PIVOT
 from noiseplan.optimize.priced_rows import FormulaRows, PricedRows, WrittenRows
-from noiseplan.optimize.tolerances import RANK_FLOOR, SAFE_PIVOT
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
+from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR
 from noiseplan.optimize.tree_sharing import Alike
 
 # Kinds of leaves under one node whose matrix is written down.

@@ -28,7 +28,7 @@ from scipy.special import gammaln
 from noiseplan.arrays import IntArray, first_of, unique_rows
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.exchangeable_sums import Block, ExchangeableSums, TooLarge
-from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
+from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR
 from noiseplan.planning.attribute_heads import Heads
 from noiseplan.planning.workload_types import Design
 

@@ -24,13 +24,12 @@ from benchmarks.timing import cpu_seconds
 from noiseplan.counting import CountTensor
 from noiseplan.matrices import RangesMatrix
 from noiseplan.mechanisms.partition.buckets import LineWorkload, expand
-from noiseplan.mechanisms.partition.halving import Halves
-from noiseplan.mechanisms.partition.halving_draw import HalvingSelector, draw_downwards
+from noiseplan.mechanisms.partition.halving import Halves, HalvingSelector, draw_downwards
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.partition_prior import Candidates
 from noiseplan.mechanisms.partition.selection import Selector, draw_backwards
 from noiseplan.noise import SeededSource, SimulationSampler
-from noiseplan.planning.bucket_plan import plan_buckets
+from noiseplan.planning.planners.dawa import plan_buckets
 from noiseplan.strategies.hierarchies import tree
 
 Array = NDArray[np.float64]

@@ -24,7 +24,7 @@ from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements
 from noiseplan.mechanisms.partition.partition_prior import Lengths
 from noiseplan.noise import SeededSource
-from noiseplan.planning.bucket_plan import plan_buckets
+from noiseplan.planning.planners.dawa import plan_buckets
 from noiseplan.strategies.hierarchies import halves, tree
 
 Array = NDArray[np.float64]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from noiseplan.errors import NoiseplanError
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
-from noiseplan.optimize.fitness import least_cost
-from noiseplan.optimize.fitness_result import Fitness
+from noiseplan.optimize.fitness import Fitness, least_cost
 
 
 def pl94() -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
-from noiseplan.optimize import low_rank
+from noiseplan.optimize import gram_roots
 from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.priced_rows import FormulaRows, WrittenRows
@@ -22,17 +22,17 @@ def gram_of_rank(rank: int, cells: int) -> np.ndarray:
 
 def test_the_root_of_a_low_rank_is_a_root() -> None:
     gram = gram_of_rank(7, 520)
-    root = low_rank.low_rank_root(gram)
+    root = gram_roots.low_rank_root(gram)
     assert root is not None
     assert root.shape == (7, 520)
     np.testing.assert_allclose(root.T @ root, gram, atol=1e-9 * gram.max())
-    assert low_rank.low_rank_root(gram_of_rank(100, 520)) is None
-    assert low_rank.low_rank_root(gram[:50, :50]) is None  # small: nothing to be gained
+    assert gram_roots.low_rank_root(gram_of_rank(100, 520)) is None
+    assert gram_roots.low_rank_root(gram[:50, :50]) is None  # small: nothing to be gained
 
 
 def test_eigenvectors_of_a_low_rank_are_those_of_the_matrix() -> None:
     gram = gram_of_rank(7, 520)
-    values, vectors = low_rank.eigen(gram)
+    values, vectors = gram_roots.eigen(gram)
     np.testing.assert_allclose(values, np.linalg.eigvalsh(gram)[-7:], rtol=1e-9)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(7), atol=1e-9)
     np.testing.assert_allclose(gram @ vectors, vectors * values, atol=1e-9 * values[-1])
@@ -45,8 +45,8 @@ def test_eigenvectors_of_halves_are_those_of_the_matrix(
 ) -> None:
     gram = kind(cells).gram()
     plain = total_error(separated_design(gram, 4), gram)
-    monkeypatch.setattr(low_rank, "HALVED", 8)
-    values, vectors = low_rank.eigen(gram)
+    monkeypatch.setattr(gram_roots, "HALVED", 8)
+    values, vectors = gram_roots.eigen(gram)
     np.testing.assert_allclose(values, np.linalg.eigvalsh(gram), rtol=1e-9)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(cells), atol=1e-12)
     np.testing.assert_allclose(gram @ vectors, vectors * values, atol=1e-9 * values[-1])
@@ -60,7 +60,7 @@ def test_the_optimum_of_a_low_rank_is_certified_without_filling_up() -> None:
     assert np.einsum("ri,ri->i", best.strategy, best.strategy).max() <= 1 + 1e-9
     assert total_error(best.strategy, gram) <= best.value * (1 + 1e-9)
     weights = np.sqrt(best.weights)
-    root = np.linalg.svd(low_rank.low_rank_root(gram) * weights, compute_uv=False).sum()
+    root = np.linalg.svd(gram_roots.low_rank_root(gram) * weights, compute_uv=False).sum()
     assert root**2 == pytest.approx(best.bound, rel=1e-9)
 
 

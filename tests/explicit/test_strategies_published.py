@@ -27,8 +27,7 @@ from noiseplan.optimize.gram_bounds import (
 )
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.strategies.column_norms import supports, total_error
-from noiseplan.strategies.eigen import eigen_design
-from noiseplan.strategies.spectral import fourier_strategy, singular_value_strategy
+from noiseplan.strategies.eigen import eigen_design, fourier_strategy, singular_value_strategy
 from noiseplan.strategies.weighting import weighted_rows
 
 Array = np.ndarray

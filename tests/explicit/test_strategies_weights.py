@@ -15,16 +15,14 @@ from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.strategies.column_norms import completed, scaled, supports, total_error
 from noiseplan.strategies.eigen import (
     eigen_design,
+    fourier_basis,
+    fourier_strategy,
     principal_design,
     separated_design,
+    singular_value_strategy,
 )
 from noiseplan.strategies.given_rows import Strategy
 from noiseplan.strategies.realisation import least_sensitivity
-from noiseplan.strategies.spectral import (
-    fourier_basis,
-    fourier_strategy,
-    singular_value_strategy,
-)
 from noiseplan.strategies.weighting import best_weights, independent, weighted_rows
 
 Array = np.ndarray

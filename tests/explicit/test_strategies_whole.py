@@ -13,7 +13,6 @@ import scipy.sparse as sp
 import noiseplan as nz
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError, QueryError
-from noiseplan.mechanisms.attribute_views import View
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import group_blocks
@@ -21,7 +20,7 @@ from noiseplan.mechanisms.exact_residuals import RECORDS, integer_residuals
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
+from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, View
 from noiseplan.noise import Noise
 
 Array = np.ndarray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from local_oracles import one
 import noiseplan as nz
 from noiseplan.errors import DataError, QueryError, StorageError
 from noiseplan.noise import SeededSource
-from noiseplan.storage.files import hash_of, read_arrays, write_arrays
+from noiseplan.storage.files import canonical, hash_of, read_arrays, write_arrays
 
 PAIR = nz.Schema.from_sizes({"a": 4, "b": 3})
 PLANS = {
@@ -137,6 +138,21 @@ def test_files_of_plans_are_checked(tmp_path: Path) -> None:
         write_arrays(tmp_path / "changed", arrays)
         with pytest.raises(StorageError, match=said):
             nz.local.load_plan(tmp_path / "changed")
+
+
+@pytest.mark.parametrize("whose", ["plan", "table"])
+def test_a_file_that_states_less_than_its_devices_cost_is_refused(
+    plan: nz.local.LocalPlan, whose: str, tmp_path: Path
+) -> None:
+    arrays = read_arrays(plan.save(tmp_path / "plan"))
+    del arrays["sha256"]
+    facts = json.loads(arrays["facts"].tobytes())
+    (facts if whose == "plan" else facts["tables"][0])["epsilon"] = 0.1
+    arrays["facts"] = np.frombuffer(canonical(facts).encode(), np.uint8)
+    arrays["sha256"] = np.frombuffer(bytes.fromhex(hash_of({}, arrays)), np.uint8)
+    write_arrays(tmp_path / "changed", arrays)
+    with pytest.raises(StorageError, match="and its devices have more"):
+        nz.local.load_plan(tmp_path / "changed")
 
 
 def test_the_number_of_threads_makes_no_other_plan() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noiseplan.matrices import Matrix
-from noiseplan.mechanisms.attribute_views import View, by_difference, by_strategy, by_value
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.tables import View, by_difference, by_strategy, by_value
 
 Array = np.ndarray[Any, Any]
 

@@ -94,6 +94,18 @@ def test_sets_too_wide_for_keys_are_found_too() -> None:
     assert index.find(wide + 1).tolist() == [-1, -1, -1]
 
 
+def test_single_sets_are_found_among_few_and_among_many() -> None:
+    many = np.array(list(combinations(range(100), 2)))
+    few, all_of_them = SetIndex.of(many[:30]), SetIndex.of(many)
+    assert few.places is not None and all_of_them.places is None
+    for place in (0, 7, 29):
+        assert few.find(many[[place]]).tolist() == all_of_them.find(many[[place]]).tolist()
+        assert few.find(many[[place]]).tolist() == [place]
+    assert few.find(many[[30]]).tolist() == [-1] and all_of_them.find(many[[30]]).tolist() == [30]
+    outside = np.array([[3, 100]])
+    assert few.find(outside).tolist() == all_of_them.find(outside).tolist() == [-1]
+
+
 def test_noise_is_exact_in_all_blocks_or_in_none() -> None:
     one = Block(np.zeros((1, 0), np.int64), Noise("gaussian", 1.0, exact=True), ())
     other = Block(np.zeros((1, 1), np.int64), Noise("gaussian", 1.0), (TWO,))

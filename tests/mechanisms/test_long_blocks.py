@@ -25,12 +25,12 @@ from noiseplan.matrices import (
     StackMatrix,
     TotalMatrix,
 )
-from noiseplan.mechanisms import series_rows, tree_rows
+from noiseplan.mechanisms import series_rows
+from noiseplan.mechanisms import tree_block as of_trees
 from noiseplan.mechanisms.long_block import LongBlock
 from noiseplan.mechanisms.series_block import PartSums, SeriesBlock
 from noiseplan.mechanisms.series_rows import AllRanges, Spans, Weighted, rows_of_matrix
-from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
-from noiseplan.mechanisms.tree_rows import node_rows
+from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock, node_rows
 from noiseplan.noise import Noise
 
 VALUES = 12
@@ -93,7 +93,7 @@ def test_rows_of_too_many_numbers_are_not_written_down() -> None:
     wide.shape = (VALUES, VALUES)
     with mock.patch.object(series_rows, "MOST_WEIGHTS", VALUES):
         assert [*rows_of_matrix(wide)] == [None]
-    with mock.patch.object(tree_rows, "MOST_WEIGHTS", VALUES):
+    with mock.patch.object(of_trees, "MOST_WEIGHTS", VALUES):
         assert [*node_rows(PrefixMatrix(VALUES), TREE)] == [None]
 
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.partition import estimates
-from noiseplan.mechanisms.partition.buckets import LineWorkload
+from noiseplan.mechanisms.partition.buckets import LineWorkload, line
 from noiseplan.mechanisms.partition.estimates import Estimates, Gauge
-from noiseplan.mechanisms.partition.hilbert import line
 
 Array = np.ndarray[Any, Any]
 LINE = nz.Schema({"age": nz.Ordinal(range(12)), "sex": nz.Categorical(["F", "M"])})

@@ -25,14 +25,14 @@ from noiseplan.mechanisms.partition.buckets import (
     closed_gram,
     expand,
     gram_root,
+    line,
     require_asked,
     rows_in_line,
 )
 from noiseplan.mechanisms.partition.exact_powers import ERROR, Rate
-from noiseplan.mechanisms.partition.hilbert import line
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.partition_prior import Candidates, Prior, default_longest
-from noiseplan.mechanisms.partition.partition_sums import Filtered
+from noiseplan.mechanisms.partition.selection import Filtered
 
 Array = np.ndarray[Any, Any]
 

@@ -17,9 +17,16 @@ import noiseplan as nz
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import Matrix
 from noiseplan.mechanisms import tables
-from noiseplan.mechanisms.attribute_views import View, by_difference, by_strategy, by_value
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, _add_last
+from noiseplan.mechanisms.tables import (
+    TableBlock,
+    TablesMechanism,
+    View,
+    _add_last,
+    by_difference,
+    by_strategy,
+    by_value,
+)
 from noiseplan.noise import Noise
 
 Array = np.ndarray[Any, Any]

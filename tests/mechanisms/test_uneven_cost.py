@@ -18,7 +18,6 @@ from noiseplan.domain import largest_sum
 from noiseplan.domain.largest_sum import Table
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms import uneven_cost as uneven
-from noiseplan.mechanisms import uneven_pairs as pairs
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks, OwnRows, group_blocks, own_basis
 from noiseplan.mechanisms.residual import ResidualMechanism
@@ -104,9 +103,9 @@ def test_bounds_are_above_every_record_and_every_pair(
     blocks = random_blocks(seed)
     rows, sizes = written_out(blocks)
     monkeypatch.setattr(uneven, "LISTED", limit)
-    monkeypatch.setattr(pairs, "PAIRED", limit)
+    monkeypatch.setattr(uneven, "PAIRED", limit)
     for patterns in (1, 1 << 26):
-        monkeypatch.setattr(pairs, "PATTERNS", patterns)
+        monkeypatch.setattr(uneven, "PATTERNS", patterns)
         for neighbours, most in (("add-remove", 2.0), ("replace", 8.0)):
             truth = dearest(rows, sizes, 2, neighbours)
             stated = residual_cost(blocks.blocks, neighbours)  # type: ignore[arg-type]
@@ -121,7 +120,7 @@ def test_parts_cost_together_what_the_whole_does(
 ) -> None:
     """Precisions that add up to those of a mechanism: what a look and its rest are."""
     monkeypatch.setattr(uneven, "LISTED", limit)
-    monkeypatch.setattr(pairs, "PAIRED", limit)
+    monkeypatch.setattr(uneven, "PAIRED", limit)
     blocks = random_blocks(seed).blocks
     part = tuple(replace(b, noise=Noise("gaussian", 3 * b.sigma2)) for b in blocks)
     rest = tuple(replace(b, noise=Noise("gaussian", 1.5 * b.sigma2)) for b in reversed(blocks))

@@ -9,7 +9,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
-from noiseplan.planning.planners import eigen_plans
+from noiseplan.planning.planners import named
 from noiseplan.strategies.column_norms import total_error
 from noiseplan.strategies.eigen import eigen_design, principal_design, separated_design
 
@@ -42,7 +42,7 @@ def test_designs_in_the_row_space_are_those_over_all_cells(
     name: str, planner: str, noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = workloads()[name]
-    monkeypatch.setattr(eigen_plans, "EXPLICIT_CELLS", 6)
+    monkeypatch.setattr(named, "EXPLICIT_CELLS", 6)
     rows = weighted(workload)
     plan = nz.plan(workload, budget=BUDGET, planner=planner, noise=noise)
     gram = rows.T @ rows
@@ -56,7 +56,7 @@ def test_errors_of_attributes_alike_are_their_own(
     planner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups may tear eigenspaces apart, and tables that look alike then differ in their errors."""
-    monkeypatch.setattr(eigen_plans, "EXPLICIT_CELLS", 16)
+    monkeypatch.setattr(named, "EXPLICIT_CELLS", 16)
     schema = nz.Schema.from_sizes(dict.fromkeys("abcdef", 2))
     workload = nz.Workload.marginals(schema, k=2)
     plan = nz.plan(workload, budget=BUDGET, planner=planner)
@@ -92,7 +92,7 @@ def test_a_rank_that_is_not_low_is_refused_beyond_one_matrix(
     cells = nz.Query(schema, {"x": nz.Prefix(), "y": nz.Prefix()})
     with pytest.raises(PlanError, match=r"planner='eigen' .* up to 4,096 numbers of tables"):
         nz.plan(cells, budget=BUDGET, planner="eigen")
-    monkeypatch.setattr(eigen_plans, "MOST_ENTRIES", 100_000)
+    monkeypatch.setattr(named, "MOST_ENTRIES", 100_000)
     pairs = nz.Workload.marginals(schema, k=1)
     with pytest.raises(PlanError, match="at most 100,000 numbers, and these are 2,000,000"):
         nz.plan(pairs, budget=BUDGET, planner="eigen")
@@ -102,7 +102,7 @@ def test_a_rank_that_is_not_low_is_planned_by_one_matrix(monkeypatch: pytest.Mon
     schema = nz.Schema.from_sizes({"x": 40})
     ranges = nz.Workload([nz.Query(schema, {"x": nz.Ranges()})])
     before = nz.plan(ranges, budget=BUDGET, planner="eigen-separated-4")
-    monkeypatch.setattr(eigen_plans, "EXPLICIT_CELLS", 16)
-    monkeypatch.setattr(eigen_plans, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(named, "EXPLICIT_CELLS", 16)
+    monkeypatch.setattr(named, "MOST_ENTRIES", 1)
     after = nz.plan(ranges, budget=BUDGET, planner="eigen-separated-4")
     assert after.total_variance == pytest.approx(before.total_variance, rel=1e-9)

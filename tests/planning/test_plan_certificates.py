@@ -15,10 +15,9 @@ from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning import bounds
 from noiseplan.planning.attribute_heads import PricedFactors
 from noiseplan.planning.cell_classes import classes_of
-from noiseplan.planning.certify import norm_bound
+from noiseplan.planning.certify import RowWeights, norm_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.nuclear_norm import HeadedWorkload
-from noiseplan.planning.row_weights import RowWeights
 from noiseplan.planning.workload_types import Design, prepare
 
 BUDGET = nz.zCDP(0.5)

@@ -191,7 +191,7 @@ def test_many_rows_are_not_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = nz.Schema({"a": nz.Ordinal(range(12))})
     workload = nz.Workload([nz.Query(schema, {"a": nz.Ranges()})])
     written = nz.plan(workload, targets=1.0, planner="optimal")
-    monkeypatch.setattr("noiseplan.planning.small_workload.WRITTEN_OUT", 10)
+    monkeypatch.setattr("noiseplan.planning.planners.optimal.WRITTEN_OUT", 10)
     lazy = nz.plan(workload, targets=1.0, planner="optimal")
     assert lazy.privacy.pcost == pytest.approx(written.privacy.pcost, rel=1e-5)
     with pytest.raises(PlanError, match="rows written out, at most 10 numbers"):

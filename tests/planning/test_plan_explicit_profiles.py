@@ -13,6 +13,7 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 
 NOISES = ["gaussian", "discrete"]
 SCHEMA = nz.Schema.from_sizes({"cell": 3})
+LINE = nz.Schema({"a": nz.Ordinal(range(6))})
 
 
 def cell(i: int, name: str) -> nz.Query:
@@ -109,6 +110,20 @@ def test_free_queries_cost_nothing(noise: str) -> None:
     np.testing.assert_allclose(richer.variance("all cells"), np.diagonal(inverse), rtol=1e-6)
     text = str(richer)
     assert "at no further cost" in text and "as the plans it comes from make it" in text
+
+
+def test_free_queries_are_for_the_same_unit() -> None:
+    prefix = nz.Query(LINE, {"a": nz.Prefix()})
+    plan = nz.plan(prefix, budget=nz.zCDP(0.5), planner="workload").with_unit("household")
+    assert plan.free_queries(nz.Query(LINE, ["a"])).unit == "household"
+
+
+def test_free_queries_are_not_free_where_records_are_replaced() -> None:
+    """Cells pay different amounts; two records that each pay less may be farther apart."""
+    prefix = nz.Query(LINE, {"a": nz.Prefix()})
+    plan = nz.plan(prefix, budget=nz.zCDP(0.5), planner="workload", neighbours="replace")
+    with pytest.raises(PlanError, match="this plan is for replaced records"):
+        plan.free_queries(nz.Query(LINE, ["a"]))
 
 
 def test_free_queries_choose_what_serves_best() -> None:

@@ -24,10 +24,10 @@ from noiseplan.planning.candidate import reached
 from noiseplan.planning.finish import finish
 from noiseplan.planning.objectives import Objective
 from noiseplan.planning.planners import automatic, row_space_plans
+from noiseplan.planning.planners.optimal import Asked, loss_terms
 from noiseplan.planning.planners.row_space_plans import optimum_at_cost_one
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.reductions import Targets
-from noiseplan.planning.small_workload import Asked, loss_terms
 from noiseplan.planning.solve import own_loss, p_norm
 from noiseplan.planning.workload_types import prepare
 from oracles import (

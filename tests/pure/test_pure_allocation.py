@@ -14,8 +14,7 @@ from noiseplan.optimize.laplace_allocation import Law, Loss, _Sharing, best_spen
 from noiseplan.planning.attribute_strategies import role_strategies
 from noiseplan.planning.planners.table_plans import _merged, _shared
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.solve import own_loss, p_norm
-from noiseplan.planning.table_losses import largest, smooth_loss
+from noiseplan.planning.solve import largest, own_loss, p_norm, smooth_loss
 from noiseplan.planning.table_merging import merged_tables
 from noiseplan.planning.table_types import TableTypes, find_table_types, variances
 from noiseplan.planning.workload_types import Design, prepare

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import duckdb
 import numpy as np
 import pytest
@@ -93,19 +95,28 @@ conditions = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
-@given(text=conditions)
-def test_conditions_mean_what_they_mean_in_sql(text: str) -> None:
-    """Every cell of the domain as one record of a table with nulls, counted by DuckDB."""
-    cells = [(a, i, s) for a in VALUES["age"] for i in VALUES["income"] for s in VALUES["sex"]]
+CELLS = [(a, i, s) for a in VALUES["age"] for i in VALUES["income"] for s in VALUES["sex"]]
+
+
+@pytest.fixture(scope="module")
+def people() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Every cell of the domain as one record of a table with nulls."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE people (age INT, income INT, sex VARCHAR, cell INT)")
         connection.executemany(
             "INSERT INTO people VALUES (?, ?, ?, ?)",
-            [[*values, number] for number, values in enumerate(cells)],
+            [[*values, number] for number, values in enumerate(CELLS)],
         )
-        found = connection.execute(f"SELECT cell FROM people WHERE {text}").fetchall()
-    wanted = np.zeros(len(cells))
+        yield connection
+
+
+@settings(deadline=None, max_examples=150)
+@given(text=conditions)
+def test_conditions_mean_what_they_mean_in_sql(
+    people: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    found = people.execute(f"SELECT cell FROM people WHERE {text}").fetchall()
+    wanted = np.zeros(len(CELLS))
     wanted[[cell for (cell,) in found]] = 1
     if not wanted.any():
         with pytest.raises(QueryError, match="no record can satisfy"):

@@ -14,7 +14,7 @@ import noiseplan as nz
 from noiseplan.errors import NoiseError, PlanError, StorageError
 from noiseplan.mechanisms.partition.mechanism import PartitionMechanism
 from noiseplan.noise import Noise, SeededSource, SystemSource
-from noiseplan.planning.bucket_plan import plan_buckets
+from noiseplan.planning.planners.dawa import plan_buckets
 from noiseplan.storage.files import file_hash
 from noiseplan.storage.plans import read_plan, write_plan
 

@@ -10,7 +10,7 @@ import pytest
 import noiseplan as nz
 from noiseplan.counting import CountTensor
 from noiseplan.errors import QueryError, UnanswerableError
-from noiseplan.mechanisms import tree_rows
+from noiseplan.mechanisms import tree_block
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.queries import Query
 from noiseplan.statistics import long_curves, quantiles
@@ -67,7 +67,7 @@ def test_prefix_sums_of_levels_are_those_of_rows_written_out(
     ]
     written = release.answer(sums), [release.covariance(sums, other) for other in others]
     back = [release.covariance(other, sums) for other in others]
-    monkeypatch.setattr(tree_rows, "MOST_WEIGHTS", 4 * size)
+    monkeypatch.setattr(tree_block, "MOST_WEIGHTS", 4 * size)
     answer, shared = release.answer(sums), [release.covariance(sums, other) for other in others]
     np.testing.assert_allclose(answer.estimate, written[0].estimate, atol=1e-8 * LONG)
     np.testing.assert_allclose(answer.std_error, written[0].std_error, rtol=1e-9)

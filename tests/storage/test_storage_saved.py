@@ -132,7 +132,7 @@ def test_valid_tables_of_a_saved_release(folder: str, how: dict[str, Any], tmp_p
     tables = ["sex", ("age", "sex")] if how else None
     made = release.valid(**how)
     if how:
-        since = ("  sums ", "  solved ")
+        since = ("  sums ", "  solved ", "  warning ")
         said = [line for line in str(made).splitlines() if not line.startswith(since)]
         assert "\n".join(said) == expected("valid")["facts"]["told"]["valid"]
     made.save(tmp_path / "again", tables=tables)
@@ -149,6 +149,7 @@ def test_valid_tables_of_a_saved_release(folder: str, how: dict[str, Any], tmp_p
     # Said since it may be given up.
     assert now.pop("solved") and now.pop("missed") < 1e-6 * now["total"]
     assert now.pop("solved_in_words").startswith("to the end")
+    assert now.pop("warning") == release.provenance.warning != ""  # said since they are no better
     kept = made.names if tables is None else [("sex",), ("age", "sex")]
     plain = {" × ".join(names) or "total" for names in kept}
     left = [query.name for query in release.plan.workload if query.name not in plain]

@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 import noiseplan as nz
 from noiseplan.cli import main
-from noiseplan.errors import BudgetError, StorageError
+from noiseplan.counting import open_source
+from noiseplan.errors import BudgetError, PlanError, StorageError
 from noiseplan.ledger.events import Reserved, act_json, read_act
 from noiseplan.privacy.conversions import zcdp_delta
 from noiseplan.storage.plans import _read_unit
@@ -114,6 +115,86 @@ def test_different_units_on_one_dataset_are_refused(folder: Path) -> None:
     with pytest.raises(BudgetError, match=told), ledger.charging(late):
         raise AssertionError("another program was first")
     assert len(ledger.entries("homes")) == 1 and not ledger.checks() and not ledger.refusals()
+
+
+def test_the_words_of_a_purpose_do_not_make_a_person_a_household(folder: Path) -> None:
+    study, homes = folder / "study.toml", folder / "homes.csv"
+    told = 'purpose = "all of it (the unit is a household)"\n'
+    persons = STUDY.replace('unit = "household"\n', "").replace('purpose = "a test"\n', told)
+    assert told in persons
+    study.write_text(persons)
+    run("release", study, homes, "-o", folder / "out")
+    ledger = nz.Ledger(folder / "a.ledger")
+    assert ledger.balance("homes").units == ("person",)
+    study.write_text(STUDY)
+    result = CliRunner().invoke(main, ["release", str(study), str(homes), "-o", str(folder / "b")])
+    assert result.exit_code == 1
+    assert "was charged for a person, and this release is for a household" in result.output
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_a_household_of_which_one_record_counts_is_no_record(folder: Path, neighbours: str) -> None:
+    """One record more may take the place of another: no page may promise anything to a record."""
+    study, out = folder / "study.toml", folder / "out"
+    one = STUDY.replace("max_rows = 3", "max_rows = 1").split("[ledger]")[0]
+    study.write_text(f'{one}[plan]\nneighbours = "{neighbours}"\n')
+    says = "all records of" if neighbours == "add-remove" else "other values in the records of"
+    assert f"{says} one household, of which one counts" in run("plan", study)
+    planned = json.loads(run("plan", study, "--json"))
+    assert planned["privacy"]["unit"] == "one household, of whom one record is counted"
+    run("plan", study, "--report", folder / "page.html")
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert f"{says} one household, of which one counts" in page
+    assert "one household, of whom one record is counted" in page and "one record," not in page
+    run("release", study, folder / "homes.csv", "-o", out)
+    checked = json.loads(run("show", out, "--check", "--json"))
+    certified = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
+    assert checked["recomputed"]["unit"] == certified["privacy"]["unit"]
+    assert certified["privacy"]["unit"] == "one household, of whom one record is counted"
+
+
+def test_a_household_is_promised_nothing_where_nobody_says_whose_records_they_are(
+    folder: Path,
+) -> None:
+    """All records of it would count, and the ledger would say that one did."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.1)).with_unit("household")
+    on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
+    homes = {"age": [7] * 50, "home": [1] * 50}
+    told = "for each household with up to 1 record: say whose record each is"
+    for data in (homes, open_source(homes, schema)):
+        with pytest.raises(PlanError, match=told):
+            plan.release(data, **on_record)
+        assert told in str(plan.check(data, **on_record))
+    ledger = nz.Ledger(folder / "a.ledger")
+    assert not ledger.entries() and not ledger.checks()
+    plan.release(open_source(homes, schema, person="home"), **on_record)
+    plan.release(homes, person="home", **on_record)
+    assert [entry.unit for entry in ledger.entries()] == ["household"] * 2
+
+
+def test_what_is_made_of_plans_for_households_is_for_households(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10, "sex": 2})
+    tables = [nz.Workload.marginals(schema, k=k) for k in (1, 2)]
+    persons = [nz.plan(asked, budget=nz.zCDP(0.1)) for asked in tables]
+    one, two = (plan.with_unit("household") for plan in persons)
+    homes = open_source({"age": [7] * 50, "sex": [0, 1] * 25, "home": [1, 2] * 25}, schema,
+                        person="home")  # fmt: skip
+    on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
+    look = nz.adaptive([one, two]).look(homes, **on_record)
+    assert look.plan.unit == look.choose(two).plan.unit == "household"
+    more = two.given(one.release(homes, **on_record)).release(homes, **on_record)
+    more.save(folder / "more")
+    assert more.plan.noise == "combined"
+    assert "What is protected: one household, of whom" in (
+        folder / "more" / "certificate.txt"
+    ).read_text(encoding="utf-8")
+    ledger = nz.Ledger(folder / "a.ledger")
+    assert {entry.unit for entry in ledger.entries()} == {"household"}
+    told = "the plans are for a household and for a person"
+    for mixed in (lambda: nz.adaptive([one, persons[1]]), lambda: persons[1].given(more)):
+        with pytest.raises(PlanError, match=told):
+            mixed()
 
 
 def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:

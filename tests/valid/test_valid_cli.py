@@ -53,6 +53,28 @@ def test_command_writes_what_python_makes(out: Path) -> None:
     assert told["negative"] == expected.changes.negative
 
 
+@pytest.mark.parametrize("seed", [1, None])
+def test_what_is_made_of_a_simulation_says_so(seed: int | None, tmp_path: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 3})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.5))
+    release = plan.release(CountTensor(schema, [9, 0, 4]), seed=seed)
+    release.save(tmp_path / "out")
+    told = "" if seed is None else release.provenance.warning
+    assert ("NOT PRIVATE" in told) == (seed is not None)
+    for target, form in (("one", []), ("two", ["--json"])):
+        command = ["valid", str(tmp_path / "out"), "-o", str(tmp_path / target), *form]
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 0, done.output
+        assert ("not for publishing" in done.output) == bool(told) and told in done.output
+        written = json.loads((tmp_path / target / "changes.json").read_text(encoding="utf-8"))
+        assert written.get("warning", "") == told
+    shown = str(release.valid())
+    assert ("not for publishing" in shown) == bool(told) and told in shown
+    for chart in (release.plot("age"), release.valid().plot("age")):
+        lines = chart.to_dict()["title"]["subtitle"]
+        assert [line for line in lines if "publishing" in line] == ([told] if told else [])
+
+
 def test_chosen_tables_in_whole_numbers(out: Path) -> None:
     target = out.parent / "valid"
     command = ["valid", str(out), "-o", str(target), "--table", "sex, age", "--integers", "--json"]

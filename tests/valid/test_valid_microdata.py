@@ -50,6 +50,8 @@ release = plan.release(data, seed=1)
 RECORDS = """
 made = release.microdata(path="people.parquet", seed=3, total=size)
 assert made.rows == size and len(made.frame) == size
+assert "for simulation; drawn from seed 1, so NOT PRIVATE" in made.warning
+assert str(made).endswith(made.warning)
 assert made.frame.columns == ["age", "job", "sex"]
 back = pl.read_parquet("people.parquet")
 assert back.equals(made.frame)

@@ -123,7 +123,8 @@ class Choice:
         shared = (
             f"what {len(plans)} plans have in common, {' to '.join(ends)} of their privacy cost"
         )
-        origin = Origin("common", f"none: {shared}", plans[0].noise, plans[0].max_rows)
+        first = plans[0]
+        origin = Origin("common", f"none: {shared}", first.noise, first.max_rows, first.unit)
         span = family.span(mechanisms)
         plan = described(asked, common, privacy, origin, span)
         return cls(tuple(plans), plan, family, sequential, tuple(originals or plans))

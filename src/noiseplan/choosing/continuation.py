@@ -149,7 +149,7 @@ class Continuation:
                 return replace(done, plan=replace(self.plan, privacy=self.total))
         asked = Union.of([self.earlier.plan, self.plan])
         objective = "none: what several releases tell together"
-        origin = Origin(COMBINED, objective, COMBINED, self.plan.max_rows)
+        origin = Origin(COMBINED, objective, COMBINED, self.plan.max_rows, self.plan.unit)
         plan = described(asked, united, self.total, origin)
         return completed(self.family, plan, parts)
 

@@ -26,6 +26,7 @@ from noiseplan.planning.symmetry import find_roles
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
+from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Workload
 from noiseplan.queries.columns import QueryColumns, joined, merged
 
@@ -101,6 +102,7 @@ class Origin:
     objective: str
     noise: str
     max_rows: int
+    unit: str = PERSON
 
 
 def described(
@@ -117,7 +119,8 @@ def described(
     answered = asked.answerable(span or mechanism) or _measured(mechanism)
     figures = RowFigures(answered.design, mechanism)
     made = Candidate(origin.planner, mechanism, privacy, figures, Stated(0.0, proved=False))
-    return finish_stated(made, Recorded(origin.objective), origin.noise, origin.max_rows)
+    plan = finish_stated(made, Recorded(origin.objective), origin.noise, origin.max_rows)
+    return replace(plan, unit=origin.unit)
 
 
 def _measured(mechanism: Mechanism) -> Union:
@@ -170,4 +173,10 @@ def require_alike(plan: Plan, other: Plan) -> None:
         raise PlanError(
             f"the plans are priced for persons of {other.max_rows} and {plan.max_rows} records: "
             f"plan all for the same"
+        )
+    if plan.unit != other.unit:
+        raise PlanError(
+            f"the plans are for a {other.unit} and for a {plan.unit}, and what is promised to one "
+            f"is not promised to the other: "
+            + remedy("plan with unit", f"plan.with_unit({other.unit!r})", other.unit)
         )

@@ -72,7 +72,8 @@ def command(
     if as_json:
         tables_made = len(asked) + len(made.by_level(asked))
         about = {"folder": str(output), "tables": tables_made, "left_out": made.left_out(asked)}
-        print_json(asdict(made.changes) | about)
+        warning = {"warning": made.source.warning} if made.source.warning else {}
+        print_json(asdict(made.changes) | about | warning)
         return
     say(str(made))
     if left := made.left_out(asked):

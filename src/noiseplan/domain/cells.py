@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, first_of
-from noiseplan.domain.told_apart import same_but_for_rounding
+from noiseplan.domain.gram import same_but_for_rounding
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries import Custom, Factor, Query

@@ -1,9 +1,12 @@
-"""Gram matrices of workloads, and the same over fewer cells.
+"""Gram matrices of workloads, which cells these tell apart, and the same over fewer cells.
 
 Cells no query tells apart are one cell, and cells no query counts are none. Merging identical
 columns and dropping zero columns changes neither the answers nor the least error (dissertation,
 Definition 2.6 and Theorem 3.12), and the cost of every optimum grows with the cube of the number of
 cells.
+
+What counts as equal is said once, by `Matrix.column_kinds`: nothing but rounding is overlooked. A
+query that comes later may differ as little from what was merged: `SAME` says by how much.
 
 References
 ----------
@@ -12,8 +15,10 @@ C. Li, "Optimizing Linear Queries Under Differential Privacy", dissertation, 201
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +26,42 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray, joined_kinds
 from noiseplan.errors import QueryError
 from noiseplan.matrices import DenseMatrix
-from noiseplan.matrices.base import Array, exactly_equal_columns
+from noiseplan.matrices.base import Array, Matrix, exactly_equal_columns
 from noiseplan.queries import Workload
+
+# Up to so much, in units of the largest entry of a row, its columns of one group may differ.
+SAME: Final = 1e-11
+
+
+def told_apart(matrices: Iterable[Matrix], cells: int, most: int | None = None) -> IntArray:
+    """The class of each cell, numbered by their first cells.
+
+    Matrices refine the classes one after another, and the last are not looked at where all cells
+    are told apart already, or more than `most` classes: then more may be told apart than stated.
+
+    Examples
+    --------
+    >>> from noiseplan.matrices import DenseMatrix
+    >>> one, two = np.array([[1.0, 0.0, 0.0, 1.0]]), np.array([[2.0, 0.0, 2.0, 2.0]])
+    >>> told_apart([DenseMatrix(one), DenseMatrix(two)], 4).tolist()
+    [0, 1, 2, 0]
+    """
+    enough = cells if most is None else min(cells, most + 1)
+    classes = np.zeros(cells, dtype=np.int64)
+    for matrix in matrices:
+        classes = joined_kinds([classes, matrix.column_kinds()])
+        if classes.max() + 1 >= enough:
+            break
+    return classes
+
+
+def same_but_for_rounding(rows: Array, others: Array) -> bool:
+    """Whether rows and what merging leaves of them differ in their last digits at most.
+
+    Each row by its own size: a large one must not hide what a small one tells apart.
+    """
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    return bool((np.abs(rows - others) <= SAME * largest).all())
 
 
 def workload_gram(workload: Workload, priorities: Array | None = None) -> Array:

@@ -15,6 +15,7 @@ from noiseplan.draw.figure import (
     ROW,
     ChartError,
     Spec,
+    branded,
     figure,
     log_axis,
     shown,
@@ -112,7 +113,8 @@ def table_chart(
     columns = plain_columns(answer.columns())
     drawn = [f"{name} (attribute)" if name not in columns else name for name in names]
     colour = drawn[1] if len(drawn) == 2 else None
-    return shown(error_bar_spec(columns, drawn[0], colour, " by ".join(names), level), path)
+    spec = error_bar_spec(columns, drawn[0], colour, " by ".join(names), level)
+    return shown(branded(spec, answer.brand), path)
 
 
 def _estimates(layout: Layout, cells: Sequence[Spec], x: str, unit: str) -> Spec:

@@ -56,6 +56,12 @@ def figure(title: str, lines: Sequence[str]) -> Spec:
     }
 
 
+def branded(spec: Spec, brand: str) -> Spec:
+    """The chart with what its reader must know, where what it shows is not for publishing."""
+    spec["title"]["subtitle"] += [brand] if brand else []
+    return spec
+
+
 def error_axis(low: float, high: float, least: float, title: str) -> Spec:
     """Axis of errors from `low` to `high`: from 0, or logarithmic where they differ by much.
 

@@ -99,9 +99,10 @@ class Reserved:
 
     @property
     def whose(self) -> str:
-        """Who has those records; before there was a field for it, the purpose said so."""
-        if self.unit is not None:
-            return self.unit
+        """Who has those records; before there were fields for it and for tables, the purpose said
+        so. In the purpose of a later release it is anybody's words."""
+        if self.unit is not None or self.tables is not None:
+            return self.unit or PERSON
         said = re.search(r"\(the unit is a ([^()]{1,40})\)$", self.purpose)
         return said[1] if said else PERSON
 

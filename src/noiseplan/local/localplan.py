@@ -23,6 +23,7 @@ from noiseplan.local.server.saved_reconstruction import (
     Answering,
     check_shares,
     read_whole,
+    stated_epsilon,
     write_whole,
 )
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
@@ -297,7 +298,7 @@ def _rebuilt(facts: Json, arrays: Arrays) -> LocalPlan:
     return LocalPlan(
         known.workload,
         known.reconstruction,
-        float(facts["epsilon"]),
+        stated_epsilon(facts, known.randomizer),
         bool(facts["worst"]),
         priors,
         float(facts["lower_bound"]),

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.arrays import IntArray, first_of
-from noiseplan.domain.gram import workload_gram
-from noiseplan.domain.told_apart import same_but_for_rounding, told_apart
+from noiseplan.domain.gram import same_but_for_rounding, told_apart, workload_gram
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.device.randomizer import LARGEST_TABLE
 from noiseplan.matrices.base import Array

@@ -38,6 +38,8 @@ __all__ = [
 
 # Cells measured or reconstructed at a time: a megabyte of doubles stays in the cache.
 BATCH_CELLS = 1 << 17
+# Sets among which a single one is looked up in a dictionary: arrays take twenty times as long.
+LISTED_SETS = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,20 +109,21 @@ class SetIndex:
     sets: IntArray
     base: int
     keys: IntArray | None  # one number for each set, if 64 bits hold it
+    places: dict[tuple[int, ...], int] | None  # if they are few, or have no keys
 
     @classmethod
     def of(cls, sets: IntArray) -> SetIndex:
         base = int(sets.max(initial=0)) + 2
-        return cls(sets, base, row_keys(sets, base))
-
-    @cached_property
-    def _places(self) -> dict[tuple[int, ...], int]:
-        return {tuple(row): i for i, row in enumerate(self.sets.tolist())}
+        keys = row_keys(sets, base)
+        if keys is not None and len(sets) > LISTED_SETS:
+            return cls(sets, base, keys, None)
+        return cls(sets, base, keys, {tuple(row): i for i, row in enumerate(sets.tolist())})
 
     def find(self, sets: IntArray) -> IntArray:
         """The row of each given set (ascending attribute numbers), −1 where it is not there."""
-        if self.keys is None:
-            return np.array([self._places.get(tuple(row), -1) for row in sets.tolist()])
+        if self.places is not None and (self.keys is None or len(sets) == 1):
+            return np.array([self.places.get(tuple(row), -1) for row in sets.tolist()])
+        assert self.keys is not None
         known = np.all(sets < self.base - 1, axis=1)
         wanted = row_keys(np.where(known[:, None], sets, 0), self.base)
         assert wanted is not None  # the same base and width as the keys

@@ -32,8 +32,7 @@ from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.exact_residuals import noisy_residuals
 from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
-from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
-from noiseplan.mechanisms.tree_rows import by_node, node_rows
+from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock, by_node, node_rows
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.schema import Schema
 

@@ -7,13 +7,13 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 
 | module | one idea |
 | --- | --- |
-| `mirror_symmetry`, `tolerances` | halves of a mirror; what is taken for rounding |
+| `gram_roots`, `tolerances` | roots of Gram matrices; what is taken for rounding |
 | `optimum`, `anderson` | the least total variance, with its certificate; fixed points that climb |
 | `row_space_optimum`, `cell_columns` | the same where the rank is low and cells are many |
 | `record_pairs` | the same where one record replaces another: pairs of cells |
 | `rows_with_targets` | what is demanded of the variance of every row |
 | `priced_covariance`, `interior_point` | the best covariance for prices; the prices |
-| `fitness`, `fitness_result` | the least cost that meets targets |
+| `fitness` | the least cost that meets targets |
 | `convex_losses` | the least of any convex loss of variances, with its certificate |
 | `cost_profiles` | what each cell pays, the kindest of the optima, what is free |
 | `gram_bounds`, `closed_forms`, `accuracy` | how hard a workload is, by formula too; α and β |

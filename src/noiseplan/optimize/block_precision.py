@@ -27,7 +27,8 @@ from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.block_loads import Load, RecordLoad
-from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, PricedSpectrum, root_of
+from noiseplan.optimize.gram_roots import root_of
+from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, PricedSpectrum
 
 # Of the logarithm of a record's weight below the largest: less is as good as nothing.
 FAINTEST_RECORD = -25.0

@@ -28,6 +28,7 @@ import numpy as np
 from noiseplan.domain.gram import Reduction
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
+from noiseplan.optimize.gram_roots import root_of
 from noiseplan.optimize.optimum import (
     FARTHEST,
     FULL_STEP,
@@ -36,7 +37,6 @@ from noiseplan.optimize.optimum import (
     PricedSpectrum,
     filled_up,
     lacking,
-    root_of,
 )
 
 # Slopes below this share of the largest are raised to it where X is made: all must be answered.

@@ -26,9 +26,7 @@ from numpy.typing import NDArray
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array, Matrix
-from noiseplan.optimize.components import solved_apart
-from noiseplan.optimize.fitness import least_cost
-from noiseplan.optimize.fitness_result import Fitness
+from noiseplan.optimize.fitness import Fitness, least_cost, solved_apart
 from noiseplan.optimize.interior_point import PriceProblem, Verdict, improve, start
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.rows_with_targets import Demands, checked_rows, per_row

@@ -10,6 +10,9 @@ cost is the largest diagonal entry of X.
 Few rows are priced by Newton's method, to as many digits as are asked for; very many by the fixed
 point of their prices (`row_space_optimum`).
 
+Rows and cells are joined where a row counts a cell; what is not connected does not influence each
+other. Every component is solved by itself: the largest cost decides, the others pay what they need.
+
 References
 ----------
 Y. Xiao, Z. Ding, Y. Wang, D. Zhang, D. Kifer, "Optimizing fitness-for-use of differentially private
@@ -18,8 +21,8 @@ linear queries", PVLDB 14 (2021), Problems 1 and 2, Theorem 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,8 +30,6 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.optimize.cell_columns import TableColumns, columns_of
-from noiseplan.optimize.components import solved_apart
-from noiseplan.optimize.fitness_result import Fitness
 from noiseplan.optimize.interior_point import Done, PriceProblem, Verdict, improve, start, warmed
 from noiseplan.optimize.row_space_optimum import RowBasis
 from noiseplan.optimize.rows_with_targets import Demands, checked_rows, per_row
@@ -40,6 +41,105 @@ WARMING = 12
 FLOOR = 0.1
 # The nuclear norm is off by a few units in the last place.
 NUCLEAR_ERROR = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Rows and cells that belong together."""
+
+    rows: IntArray
+    cells: IntArray
+
+
+def components(matrix: Array) -> Iterator[Component]:
+    """The connected parts of a workload; rows of zeros and cells no row counts belong to none.
+
+    Examples
+    --------
+    >>> parts = components(np.array([[1.0, 0.0, 1.0], [0.0, 2.0, 0.0]]))
+    >>> [(part.rows.tolist(), part.cells.tolist()) for part in parts]
+    [([0], [0, 2]), ([1], [1])]
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    size = sum(matrix.shape)
+    row, cell = np.nonzero(matrix)
+    joined = coo_array((np.ones(len(row)), (row, cell + len(matrix))), shape=(size, size))
+    _, label = connected_components(joined, directed=False)
+    of_row, of_cell = label[: len(matrix)], label[len(matrix) :]
+    for part in dict.fromkeys(of_row.tolist()):
+        cells = np.flatnonzero(of_cell == part)
+        if len(cells):
+            yield Component(np.flatnonzero(of_row == part), cells)
+
+
+def solved_apart(
+    matrix: Array, targets: Array, solve: Callable[[Array, Array, IntArray], Fitness]
+) -> Fitness:
+    """Solve every component by itself and put the strategies side by side.
+
+    `solve` gets the rows, targets and cells (by number) of one. Bound and prices are those of the
+    component that needs most.
+    """
+    parts = list(components(matrix))
+    found = [
+        solve(matrix[np.ix_(part.rows, part.cells)], targets[part.rows], part.cells)
+        for part in parts
+    ]
+    most = int(np.argmax([one.bound for one in found]))
+    strategy = np.zeros((sum(len(one.strategy) for one in found), matrix.shape[1]))
+    start = 0
+    for part, one in zip(parts, found, strict=True):
+        stop = start + len(one.strategy)
+        strategy[start:stop, part.cells] = one.strategy
+        start = stop
+    row_prices, cell_prices = np.zeros(len(matrix)), np.zeros(matrix.shape[1])
+    row_prices[parts[most].rows] = found[most].row_prices
+    cell_prices[parts[most].cells] = found[most].cell_prices
+    return Fitness(
+        strategy,
+        max(one.cost for one in found),
+        found[most].bound,
+        row_prices,
+        cell_prices,
+        sum(one.steps for one in found),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Fitness:
+    """A strategy that meets the targets at least cost, and what is known of that cost.
+
+    Attributes
+    ----------
+    strategy
+        A with AᵀA = X: with independent noise of variance one on every row, the best estimate of a
+        row w has the variance w X⁺ wᵀ.
+    cost
+        Δ² = μ² = 2ρ, the largest diagonal entry of X.
+    bound
+        No strategy meets the targets at a cost below this.
+    row_prices, cell_prices
+        The dual prices, each adding up to one: what bounds the cost.
+    """
+
+    strategy: Array
+    cost: float
+    bound: float
+    row_prices: Array
+    cell_prices: Array
+    steps: int
+
+    @property
+    def gap(self) -> float:
+        """How far the cost may be above the best, relative."""
+        return self.cost / self.bound - 1.0
+
+    @property
+    def profile(self) -> Array:
+        """The privacy cost of every cell's records: the diagonal of X."""
+        return np.asarray(np.einsum("ri,ri->i", self.strategy, self.strategy))
 
 
 def least_cost(

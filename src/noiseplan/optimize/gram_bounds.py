@@ -27,7 +27,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.low_rank import eigen
+from noiseplan.optimize.gram_roots import eigen
 from noiseplan.optimize.optimum import checked_gram
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
 

@@ -36,11 +36,10 @@ from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
-from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
+from noiseplan.optimize.array_namespace import AnyArray, namespace_of, to_numpy
 from noiseplan.optimize.coarse_weights import forecast
-from noiseplan.optimize.low_rank import is_low, low_rank_root
-from noiseplan.optimize.mirror_symmetry import Halves
-from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR, SAFE_PIVOT
+from noiseplan.optimize.gram_roots import Halves, is_low, root_of
+from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR
 
 # X varies with y about as y^{−1/2}, so twice the logarithm of its diagonal is a full step.
 FULL_STEP = 2.0
@@ -58,7 +57,6 @@ WORTH_GIVING = 1e-3
 # Where the variance of the diagonal is below this, further steps only move the rounding.
 SETTLED = 1e-24
 
-NOT_A_GRAM_MATRIX = "a Gram matrix is positive semidefinite: pass WᵀW of some rows W"
 
 Watch = Callable[[float], None]
 
@@ -308,32 +306,3 @@ class PricedSpectrum:
         squares = self.singular**2
         error = EIGENVALUE_ERROR * squares[-1:]
         return float(((squares - error).clip(min=0.0) ** 0.5).sum())
-
-
-def root_of(gram: AnyArray) -> AnyArray:
-    """R (rank × cells) with RᵀR = G: by Cholesky, or by eigenvectors where G is singular."""
-    xp = namespace_of(gram)
-    squares = xp.diagonal(gram, 0)
-    if float(squares.min()) < -1e-9 * float(abs(squares).max()):
-        raise PlanError(NOT_A_GRAM_MATRIX)
-    # Columns of very different sizes must not look dependent: unit diagonal first.
-    scale = xp.sqrt(squares.clip(min=0.0))
-    scale = scale + (scale == 0.0) * 1.0
-    unit = gram / scale / scale[:, None]
-    try:
-        lower = xp.linalg.cholesky(unit)
-        if float(xp.diagonal(lower, 0).min()) ** 2 > SAFE_PIVOT:
-            return lower.T * scale
-    except (np.linalg.LinAlgError, RuntimeError):
-        pass
-    low = low_rank_root(unit)
-    if low is not None:
-        return low * scale
-    values, vectors = xp.linalg.eigh(unit)
-    if float(values[0]) < -1e-9 * float(values[-1]):
-        raise PlanError(NOT_A_GRAM_MATRIX)
-    keep = to_numpy(values) > RANK_FLOOR * len(gram) * float(values[-1])
-    if not keep.any():
-        return like(np.zeros((0, len(gram))), gram)
-    kept = np.flatnonzero(keep).tolist()
-    return (vectors[:, kept] * xp.sqrt(values[kept])).T * scale

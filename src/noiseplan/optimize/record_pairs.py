@@ -21,7 +21,8 @@ from noiseplan.arrays import first_of
 from noiseplan.matrices.base import Array, exactly_equal_columns
 from noiseplan.optimize.array_namespace import AnyArray, namespace_of, to_backend
 from noiseplan.optimize.cell_columns import Columns, DenseColumns, TableColumns, dense_seconds
-from noiseplan.optimize.optimum import Watch, checked_gram, root_of
+from noiseplan.optimize.gram_roots import root_of
+from noiseplan.optimize.optimum import Watch, checked_gram
 from noiseplan.optimize.priced_rows import WrittenRows
 from noiseplan.optimize.row_space_optimum import RowBasis, RowSpaceOptimum
 

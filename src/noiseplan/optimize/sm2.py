@@ -30,7 +30,7 @@ from scipy.special import logsumexp, softmax
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array, Matrix
-from noiseplan.optimize.fitness_result import Fitness
+from noiseplan.optimize.fitness import Fitness
 from noiseplan.optimize.rows_with_targets import Demands, checked_rows
 
 # Algorithm 2: directions are good enough when the squared residual is this small.

@@ -23,8 +23,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.tree import Tree
-from noiseplan.domain.tree_variances import Shape, TreeVariances
+from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import minimise
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.attribute_views import View, by_difference, by_strategy, by_value
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.tables import View, by_difference, by_strategy, by_value
 from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.planning.noise_within import largest_norm

@@ -28,7 +28,7 @@ from noiseplan.optimize.cell_columns import (
     dense_seconds,
     paired_seconds,
 )
-from noiseplan.optimize.optimum import root_of
+from noiseplan.optimize.gram_roots import root_of
 from noiseplan.optimize.priced_rows import FormulaRows, PricedRows, WrittenRows
 from noiseplan.optimize.tolerances import SAFE_PIVOT
 from noiseplan.planning.workload_types import Design

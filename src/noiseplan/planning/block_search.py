@@ -32,8 +32,8 @@ from noiseplan.optimize.block_precision import (
     WholePoint,
     levelled,
 )
+from noiseplan.optimize.gram_roots import root_of
 from noiseplan.optimize.lbfgs import descend
-from noiseplan.optimize.optimum import root_of
 from noiseplan.planning.block_payers import Payers, payers_of
 from noiseplan.planning.block_types import BlockType, BlockTypes, Centres
 from noiseplan.planning.variance_terms import TINY

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.domain.cells import Classes, MergedValues
-from noiseplan.domain.told_apart import told_apart
+from noiseplan.domain.gram import told_apart
 from noiseplan.matrices.base import Array
 from noiseplan.planning.workload_types import Design
 from noiseplan.queries import Identity, Prefix, Ranges

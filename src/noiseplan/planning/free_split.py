@@ -4,11 +4,22 @@ For fixed U the least weighted sum of variances at budget c is J²/c with J = Σ
 depends on U only through R_i = ‖W_iV_i‖² and m_i = ‖W_iτ_i‖². So log J is a smooth function of the
 U_i, with closed-form gradients: dT = −T dM T for T = M⁻¹, M = [1ᵀ; U]. Columns of U are kept at
 length 1, which makes every β_i = 1. All free roles are optimised together by L-BFGS.
+
+ResidualPlanner+ with its best strategies has U1 = 0, so τ = 1/n. With τ fixed, the best sum of
+variances depends on an attribute only through β · R, and increases in it: minimise max diag(G) ·
+tr(W G† Wᵀ) over G = UᵀU ⪰ 0 with G1 = 0, once per attribute. In a basis O of 1^⊥, G = OKOᵀ; for
+weights λ on the values the best K is the geometric mean of (OᵀΛO)⁻¹ and OᵀWᵀWO, and λ ← λ · diag(G)
+converges.
+
+References
+----------
+ResidualPlanner+ (arXiv 2305.08175), section 7, with the strategy optimised directly for β · R.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +29,6 @@ from noiseplan.optimize.allocation import root_cost
 from noiseplan.optimize.lbfgs import minimise
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.split_coordinates import Chart, Point
-from noiseplan.planning.even_split import best_upright
 from noiseplan.planning.workload_types import Design, JointQuery, Moments, joint_coefficients
 from noiseplan.progress import closing_gap
 
@@ -31,6 +41,11 @@ SINGULAR = 1e6
 START_TOLERANCE, START_WORK, FAINT = 1e-5, 2e10, 1e-7
 # Where the start is the end.
 SHARP, SHARP_STEPS = 1e-7, 60
+
+# Of what is asked most, asked everywhere: U keeps about UNASKED^¼ in directions that nobody needs.
+UNASKED: Final = 1e-11
+# No value loses all its weight, or the matrix of weights would be singular.
+SMALLEST: Final = 1e-9
 
 
 def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:
@@ -236,3 +251,29 @@ def _ripple(rows: Array) -> Array:
     away."""
     waves = np.cos(np.arange(rows.size)).reshape(rows.shape)
     return np.asarray(1e-4 * np.abs(rows).max() * waves)
+
+
+def best_upright(gram: Array, tolerance: float = 1e-9, steps: int = 500) -> Array:
+    """U = K^{1/2}Oᵀ that minimises max diag(UᵀU) · tr(WᵀW (UᵀU)†), scaled to max diag(UᵀU) = 1."""
+    n = len(gram)
+    basis = MatrixBasis.orthogonal(n).measure.T  # O, n × (n−1)
+    target = basis.T @ gram @ basis
+    if not target.any():
+        target = np.eye(n - 1)
+    weights = np.full(n, 1.0 / n)
+    kernel = np.eye(n - 1)
+    for _ in range(steps):
+        lower = np.linalg.cholesky(basis.T @ (weights[:, None] * basis))
+        values, vectors = np.linalg.eigh(lower.T @ target @ lower)
+        root = (vectors * np.sqrt(np.maximum(values, UNASKED * values[-1]))) @ vectors.T
+        half = np.linalg.solve(lower.T, root)
+        kernel = np.linalg.solve(lower.T, half.T) / np.trace(root)
+        diagonal = np.einsum("ij,jk,ik->i", basis, kernel, basis)
+        # Σ λ diag(G) = 1, so the largest entry tells how far from balanced the weights are.
+        if diagonal.max() <= 1.0 + tolerance:
+            break
+        weights = np.maximum(weights * diagonal, SMALLEST / n)
+        weights /= weights.sum()
+    values, vectors = np.linalg.eigh(0.5 * (kernel + kernel.T))
+    rows = np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ basis.T)
+    return np.asarray(rows / np.sqrt(np.einsum("ri,ri->i", rows, rows).max()))

@@ -1,4 +1,4 @@
-"""‖W Λ^{1/2}‖_* for product weights Λ = ⊗D_i, from heads and tails of the attributes.
+"""‖W Λ^{1/2}‖_* for product weights Λ = ⊗D_i, from heads and tails of attributes.
 
 A set T of attributes is seen through its tails, the others through their heads (`attribute_heads`):
 
@@ -7,6 +7,11 @@ A set T of attributes is seen through its tails, the others through their heads 
 with equality if every column is a head. Sets of one type have equal M_T, and attributes that may be
 exchanged give M_T blocks that occur many times (`optimize.exchangeable_sums`). Without any heads
 this is the planner's own sum with s², H₀₀ in place of βR, m.
+
+Where rows are few, K = W Λ Wᵀ is worked out over all of them, whatever the domain. Two queries meet
+on the attributes they share. With every other attribute summed by its weights,
+
+    K_{qq'} = W_q ⊗_{i∈q∩q'} D_i ⊗_{i∈q∖q'} d_i · W_q'ᵀ ⊗_{i∈q'∖q} d_i .
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from math import inf, prod
 import numpy as np
 from scipy.special import gammaln
 
-from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.arrays import IntArray, first_of, unique_rows
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.exchangeable_sums import Block, ExchangeableSums, TooLarge
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
@@ -31,6 +36,9 @@ from noiseplan.planning.workload_types import Design
 HELD = 1e6
 # States of attributes times terms that are looked at to find those that occur.
 LOOKED_AT = 1e7
+
+# Numbers of all queries' rows over the table of each one's attributes.
+MOST_NUMBERS = 2e7
 
 
 def root_trace(gram: Array) -> Array:
@@ -226,3 +234,57 @@ class Part:
         for matrix, at in zip(self._factors(number), self.states, strict=True):
             one *= matrix[np.ix_(at, at)]
         return one
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The weighted rows of one query over groups of values: rows × n_1 × … × n_k."""
+
+    attributes: list[int]
+    tensor: Array
+
+    def on(self, shared: list[int], weights: dict[int, Array]) -> Array:
+        """Rows × cells of the shared attributes, the others summed by their weights."""
+        tensor = self.tensor
+        for axis in reversed(range(len(self.attributes))):
+            if self.attributes[axis] not in shared:
+                tensor = np.tensordot(tensor, weights[self.attributes[axis]], axes=(axis + 1, 0))
+        return np.asarray(tensor.reshape(len(tensor), -1))
+
+
+def row_products(design: Design, weights: dict[int, Array]) -> Array | None:
+    """K; None where its queries are over tables too large. `weights` are d of each attribute."""
+    columns = design.workload.columns
+    attributes = [[int(a) for a in row if a >= 0] for row in columns.attributes]
+    cells = [np.prod([len(weights[a]) for a in some]) for some in attributes]
+    if float(design.workload.sizes @ np.array(cells)) > MOST_NUMBERS:
+        return None
+    rows = [_rows(design, number, attributes[number]) for number in range(len(cells))]
+    ends = np.cumsum([0, *(len(r.tensor) for r in rows)])
+    result = np.zeros((ends[-1], ends[-1]))
+    for a, one in enumerate(rows):
+        for b in range(a, len(rows)):
+            shared = [i for i in one.attributes if i in rows[b].attributes]
+            scale: Array = np.ones(1)
+            for i in shared:
+                scale = np.asarray(np.kron(scale, weights[i]))
+            block = (one.on(shared, weights) * scale) @ rows[b].on(shared, weights).T
+            result[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = block
+            result[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = block.T
+    return result
+
+
+def _rows(design: Design, number: int, attributes: list[int]) -> Rows:
+    roles, workload = design.roles, design.workload
+    kind = int(roles.type_of_query[number])
+    root = np.sqrt(roles.type_priority[kind])
+    for joint in design.joints:
+        if joint.number == kind:
+            return Rows(attributes, root * joint.tensor)
+    tensor = np.full((1,), root)
+    for attribute, factor in zip(attributes, workload.columns.factors[number], strict=False):
+        first = first_of(design.groups[roles.of_attribute[attribute]])
+        matrix = workload.matrix(attribute, int(factor)).dense()[:, first]
+        tensor = np.multiply.outer(tensor, matrix)
+        tensor = np.moveaxis(tensor, -2, 1).reshape(-1, *tensor.shape[1:-2], len(first))
+    return Rows(attributes, tensor)

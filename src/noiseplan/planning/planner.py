@@ -24,7 +24,6 @@ from noiseplan.planning.objectives import (
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
-    eigen_plans,
     laplace_matrix,
     long_plans,
     long_refusals,
@@ -106,7 +105,7 @@ class GaussianFamily(Family):
 
     def by_strategy(self, problem: Problem) -> Planner:
         weigh = eigen_weights(problem.strategy)
-        return named.PLANNER if weigh is None else eigen_plans.planner_for(problem.name, weigh)
+        return named.PLANNER if weigh is None else named.eigen_planner(problem.name, weigh)
 
     def first(self, problem: Problem) -> Candidate | None:
         return None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from noiseplan.domain.gram import workload_gram
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.cost_profiles import Spare, compared, profile_of
 from noiseplan.planning.candidate import Candidate
@@ -118,6 +118,11 @@ def profile(plan: Plan) -> Profile:
 def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     """The plan with further measurements that fit below its cost, chosen for these queries."""
     mechanism = plan.mechanism
+    if plan.privacy.neighbours != "add-remove":  # two records would differ in what is added, too
+        raise PlanError(
+            "free queries fit below what adding or removing a record costs, and this plan is for "
+            "replaced records: plan with " + setting("neighbours", "add-remove")
+        )
     rows = mechanism.free_rows(EXPLICIT_CELLS)
     wanted = Workload([queries]) if isinstance(queries, Query) else queries
     if not isinstance(wanted, Workload):
@@ -145,4 +150,5 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     objective = Recorded(f"{plan.objective}, then further queries at no further cost")
     more = Candidate(EXTENDED, richer, plan.privacy, figures, known, plan.rounding_loss)
     made = finish_stated(more, objective, plan.noise, plan.max_rows)
-    return replace(made, budget=plan.budget, loaded=plan.loaded, seconds=plan.seconds)
+    made = replace(made, budget=plan.budget, loaded=plan.loaded, seconds=plan.seconds)
+    return replace(made, unit=plan.unit)

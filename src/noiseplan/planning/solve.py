@@ -18,6 +18,7 @@ from noiseplan.optimize.allocation import (
     share_for_total,
     share_for_worst,
 )
+from noiseplan.optimize.laplace_allocation import Loss, logarithm
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.planning.far_records import lengthened, worth_lengthening
 from noiseplan.planning.free_split import optimise_upright
@@ -252,3 +253,26 @@ def own_loss(objective: ConvexLoss, cost: float = 1.0) -> Smooth:
         return objective.value(means), objective.slope(means) / cost
 
     return loss
+
+
+def table_loss(design: Design, bases: dict[int, Basis], goal: Objective) -> Loss:
+    """The objective, of the variances of residuals that tables of Laplace noise tell."""
+    if isinstance(goal, WorstVariance):
+        return largest(worst_variances(design, bases))
+    matrix = type_matrix(design, bases)
+    if isinstance(goal, TotalVariance):
+        return Loss.total(np.asarray(design.type_weight @ matrix))
+    return smooth_loss(*loss_rows(design, bases, goal, matrix), goal)
+
+
+def largest(rows: sp.csr_array) -> Loss:
+    """The largest of all variances, by p-norms that come ever nearer to it."""
+    powers = tuple(logarithm(p_norm(p, np.ones(rows.shape[0]))) for p in POWERS)
+    return Loss(rows, lambda variances: float(variances.max()), powers)
+
+
+def smooth_loss(rows: sp.csr_array, loss: Smooth, goal: Objective) -> Loss:
+    """A smooth loss; one of the user's own need not be positive, and has no logarithm."""
+    if isinstance(goal, ConvexLoss):
+        return Loss(rows, goal.value, (loss,))
+    return Loss(rows, lambda variances: loss(variances)[0], (logarithm(loss),))

@@ -43,7 +43,7 @@ from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.queries import Identity, Query, Workload
 from noiseplan.strategies.column_norms import total_error
-from noiseplan.strategies.spectral import singular_value_strategy
+from noiseplan.strategies.eigen import singular_value_strategy
 from noiseplan.texts import percent, percent_up
 
 # The exact optimum is worked out unasked up to so many cells, on the way to so small a gap.

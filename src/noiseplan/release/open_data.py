@@ -22,7 +22,9 @@ from noiseplan.noise import NoiseSampler, Source
 from noiseplan.noise.law import SIMULATED
 from noiseplan.noise.samplers import sampler_for
 from noiseplan.planning.plan import Plan
+from noiseplan.privacy.people import PERSON
 from noiseplan.release.ledger_charge import Account
+from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
@@ -135,9 +137,12 @@ def opened(
         What an earlier choice among the records of each person was derived from, to repeat it.
     """
     plan = admission.plan
-    if plan.max_rows > 1 and person is None and not _bounded(data):
+    alone = plan.max_rows == 1 and plan.unit == PERSON  # each record is somebody's only one
+    if not alone and person is None and not _bounded(data):
+        whom = "people" if plan.unit == PERSON else f"each {plan.unit}"
         raise PlanError(
-            f"the plan is for people with up to {plan.max_rows} records: say whose record each is, "
+            f"the plan is for {whom} with up to {counted(plan.max_rows, 'record')}: say whose "
+            f"record each is, "
             + remedy("name person", "release(data, person='id')")
             + ", so that no more of anybody are counted"
         )

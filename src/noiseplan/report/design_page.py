@@ -18,9 +18,10 @@ from noiseplan.errors import PlanError
 from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.guarantee import SHOWN_DELTA
 from noiseplan.privacy.rounding import text_up
-from noiseplan.report.budgets import UNIT, difference, other_budgets, privacy_in_detail, promise_box
+from noiseplan.report.budgets import difference, other_budgets, privacy_in_detail, promise_box
 from noiseplan.report.offline_page import anchor, offline_page
 from noiseplan.report.plan_errors import MOST_KINDS, plan_errors
+from noiseplan.storage.certificate import planned_privacy
 from noiseplan.texts import counted
 from noiseplan.words.plan import largest_text, noise_words, proved_sentence
 from noiseplan.words.privacy import FALSE_ALARMS, neighbours_words, success_bound
@@ -125,7 +126,7 @@ def _promised(plan: Plan) -> Markup:
 
 def _protected(plan: Plan) -> str:
     """As a certificate will state it."""
-    return UNIT if plan.max_rows == 1 else f"one {plan.unit}, with at most {plan.max_rows} records"
+    return str(planned_privacy(plan)["unit"])
 
 
 def _published(plan: Plan) -> Markup:

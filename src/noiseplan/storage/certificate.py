@@ -129,6 +129,11 @@ def privacy_json(
     return result
 
 
+def planned_privacy(plan: Plan) -> Json:
+    """The same of a plan: who is no person is known by a column, and has records to choose from."""
+    return privacy_json(plan.privacy, plan.max_rows, plan.unit != PERSON, plan.unit)
+
+
 def _unit(max_rows: int, unit: str) -> str:
     if max_rows > 1:
         return f"one {unit}, with at most {max_rows} records"
@@ -193,7 +198,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "rows": plan.workload.rows,
         "planner": plan.planner,
         "noise": plan.noise,
-        "privacy": privacy_json(plan.privacy, plan.max_rows, unit=plan.unit),
+        "privacy": planned_privacy(plan),
     }
     if plan.data_aware:
         return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}

@@ -41,16 +41,14 @@ from noiseplan.strategies.eigen import (
     Weigh,
     designed,
     each,
+    fourier_strategy,
     in_groups,
     principal,
-)
-from noiseplan.strategies.given_rows import Strategy
-from noiseplan.strategies.realisation import least_sensitivity
-from noiseplan.strategies.spectral import (
-    fourier_strategy,
     singular_value_strategy,
     workload_root,
 )
+from noiseplan.strategies.given_rows import Strategy
+from noiseplan.strategies.realisation import least_sensitivity
 from noiseplan.strategies.weighting import weighted_rows
 
 

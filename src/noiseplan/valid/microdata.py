@@ -70,6 +70,7 @@ class Microdata:
     rows: int
     fidelity: tuple[TableFidelity, ...]
     path: Path | None
+    warning: str = ""  # where the release they are made of is not for publishing, nor are they
 
     def __repr__(self) -> str:
         return f"Microdata({self.rows:,} made-up records)"
@@ -91,6 +92,8 @@ class Microdata:
                 "(answers): not every cell of the table was told apart, and the model filled"
             )
             lines.append("it in; deviations are those of the workload's answers about it")
+        if self.warning:
+            lines.append(self.warning)
         return visible("\n".join(lines))
 
 
@@ -154,7 +157,7 @@ def make_microdata(
     made = tidy_frame(columns, frame or release.origin)
     if target is not None:
         _write(made, columns, target)
-    return Microdata(made, wanted, tuple(told), target)
+    return Microdata(made, wanted, tuple(told), target, source.warning)
 
 
 # --------------------------------------------------------------------------- the model

@@ -223,7 +223,7 @@ class ValidTables(Tables):
         With a `path` it is drawn to that file (.svg, .png or .html), whose path is returned.
         """
         from noiseplan.draw.error_bars import error_bar_spec
-        from noiseplan.draw.figure import shown
+        from noiseplan.draw.figure import branded, shown
 
         target = None if path is None else checked_path(path, StorageError)
         if target is not None and not target.parent.is_dir():
@@ -240,7 +240,8 @@ class ValidTables(Tables):
             **{name: [*columns[name][:told], *valid] for name in ("estimate", "lower", "upper")},
         }
         title = f"Records by {attribute}: unbiased, and valid"
-        return shown(error_bar_spec(both, own, "kind", title, level), target)
+        spec = error_bar_spec(both, own, "kind", title, level)
+        return shown(branded(spec, self.source.warning), target)
 
     draw = plot  # its former name
 
@@ -286,6 +287,7 @@ class ValidTables(Tables):
             "public": [list(self.source.names(one)) for one in self.public],
             "left_out": self.left_out(chosen),
             "solved_in_words": self.changes.solved_in_words,
+            **({"warning": self.source.warning} if self.source.warning else {}),
         }
         write_json(folder / "changes.json", asdict(self.changes) | told)
 
@@ -316,6 +318,8 @@ class ValidTables(Tables):
         if self.integers:
             lines.append("  rounded     to whole numbers")
         lines.append("  biased      intervals are those of the unbiased estimates beside them")
+        if self.source.warning:
+            lines.append(f"  warning     {self.source.warning}")
         return visible("\n".join(lines))
 
     def _moved_sums(self) -> list[str]:

@@ -104,6 +104,12 @@ class Unbiased:
         """The library the data came in."""
         return self.made.origin if isinstance(self.made, Release) else ""
 
+    @property
+    def warning(self) -> str:
+        """What readers must know of tables that are not for publishing; else nothing."""
+        made = self.made
+        return made.provenance.warning if isinstance(made, Release) else made.brand
+
     def names(self, one: Set) -> tuple[str, ...]:
         """Attributes by their names."""
         return tuple(self.schema.names[i] for i in one)

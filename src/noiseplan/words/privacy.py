@@ -43,13 +43,15 @@ def neighbours_words(
     guarantee: Guarantee, max_rows: int, exact: bool | None = None, unit: str = PERSON
 ) -> str:
     """What one may change without much being seen of it; `exact`: the total is told as it is."""
+    several = max_rows > 1 or unit != PERSON  # of a household one may count, and others be there
+    most = f"at most {max_rows}" if max_rows > 1 else "of which one counts"
     if guarantee.neighbours == "replace":
         one = "replacing one record"
-        if max_rows > 1:
-            one = f"other values in the records of one {unit}, at most {max_rows}"
+        if several:
+            one = f"other values in the records of one {unit}, {most}"
         return f"differ by {one}; the total is public{TOTAL[exact]}"
-    if max_rows > 1:
-        return f"differ by all records of one {unit}, at most {max_rows}"
+    if several:
+        return f"differ by all records of one {unit}, {most}"
     return "differ by adding or removing one record"
 
 

@@ -20,15 +20,16 @@ from noiseplan.mechanisms.partition.halving import (
     FIRST,
     SPLIT,
     Halves,
+    HalvingSelector,
     Level,
+    draw_downwards,
     least_cost,
     moves,
 )
-from noiseplan.mechanisms.partition.halving_draw import HalvingSelector, draw_downwards
 from noiseplan.mechanisms.partition.interval_spread import hidden_norm
 from noiseplan.mechanisms.partition.partition_settings import Comparison, Dawa, Spending
 from noiseplan.noise import SeededSource
-from noiseplan.planning.bucket_plan import plan_buckets
+from noiseplan.planning.planners.dawa import plan_buckets
 
 Edges = tuple[int, ...]
 Law = dict[Edges, Fraction]

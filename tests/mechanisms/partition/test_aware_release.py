@@ -28,7 +28,7 @@ from noiseplan.noise import (
     Source,
     SystemSource,
 )
-from noiseplan.planning.bucket_plan import plan_buckets
+from noiseplan.planning.planners.dawa import plan_buckets
 
 LINE = nz.Schema({"v": nz.Ordinal(range(128))})
 PREFIX = nz.Workload([nz.Query(LINE, {"v": nz.Prefix()}, name="prefix")])

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from noiseplan.errors import DataError, PlanError
 from noiseplan.mechanisms.partition.exact_powers import ERROR, LN2_UP, Rate
 from noiseplan.mechanisms.partition.partition_prior import Candidates, Prior, default_longest
-from noiseplan.mechanisms.partition.partition_sums import Filtered
 from noiseplan.mechanisms.partition.selection import (
+    Filtered,
     Selector,
     _choose_exactly,
     choose,
@@ -183,13 +183,13 @@ def test_long_even_stretches_are_few_buckets_and_busy_cells_are_alone() -> None:
 def test_compiled_and_interpreted_passes_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from noiseplan.mechanisms.partition import partition_sums
+    from noiseplan.mechanisms.partition import selection
 
     pytest.importorskip("numba")
     x = np.random.default_rng(0).poisson(4, 200)
     selector = Selector.within(0.3, Candidates.named("powers", 200))
     slow = selector.filtered(x)
-    monkeypatch.setattr(partition_sums, "MANY", 0)
+    monkeypatch.setattr(selection, "MANY", 0)
     fast = selector.filtered(x)
     assert (slow.scale == fast.scale).all()
     assert np.allclose(slow.ended, fast.ended, rtol=1e-12, atol=0)

@@ -19,8 +19,8 @@ from noiseplan.mechanisms.partition.buckets import (
     closed_diagonal,
     closed_gram,
     gram_root,
+    line,
 )
-from noiseplan.mechanisms.partition.hilbert import line
 from noiseplan.noise import (
     ExactSampler,
     Noise,
@@ -28,7 +28,7 @@ from noiseplan.noise import (
     SimulationSampler,
 )
 from noiseplan.noise.law import Law
-from noiseplan.planning.bucket_plan import plan_buckets, storey_edges
+from noiseplan.planning.planners.dawa import plan_buckets, storey_edges
 
 
 def spreading(edges: np.ndarray) -> np.ndarray:

@@ -119,7 +119,7 @@ def _like(other: Part, theirs: Randomizer, table: Randomizer, share: float) -> P
 
 def _behind(device: Randomizer, about: Json, prior: Array | None) -> Strategy:
     """The chances that a randomizer's integers stand for."""
-    epsilon, name = float(about["epsilon"]), str(about["name"])
+    epsilon, name = stated_epsilon(about, device), str(about["name"])
     if isinstance(device, TableRandomizer):
         return TableStrategy.of(device.table / WHOLE, epsilon, prior, name)
     if isinstance(device, ShiftRandomizer):
@@ -132,6 +132,14 @@ def _behind(device: Randomizer, about: Json, prior: Array | None) -> Strategy:
         law = device.law, epsilon, device.delta, name
         return AdditiveStrategy(device.rows, device.scale, *law)
     raise PlanError(f"no strategy is known behind {type(device).__name__}")
+
+
+def stated_epsilon(about: Json, device: Randomizer) -> float:
+    """What a file says that a report costs; refused below what the device's integers cost."""
+    stated = float(about["epsilon"])
+    if not stated >= device.epsilon:
+        raise StorageError(f"the file states ε = {stated!r}, and its devices have more")
+    return stated
 
 
 def _workload(facts: Json, arrays: Arrays, randomizer: Randomizer) -> Workload | None:

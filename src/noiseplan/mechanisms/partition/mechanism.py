@@ -17,8 +17,7 @@ from noiseplan.mechanisms.cost import of_replaced
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.buckets import LineWorkload, require_asked
 from noiseplan.mechanisms.partition.estimates import Estimates, Gauge
-from noiseplan.mechanisms.partition.halving import least_cost
-from noiseplan.mechanisms.partition.halving_draw import HalvingSelector
+from noiseplan.mechanisms.partition.halving import HalvingSelector, least_cost
 from noiseplan.mechanisms.partition.interval_spread import hidden_norm
 from noiseplan.mechanisms.partition.partition_settings import Dawa, Spending
 from noiseplan.noise import SeededSource, Source, SystemSource

@@ -10,8 +10,7 @@ from typing import ClassVar, Final
 
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.partition.bucket_tree import part_of, storey_price, storey_within
-from noiseplan.mechanisms.partition.halving import Halves
-from noiseplan.mechanisms.partition.halving_draw import HalvingSelector
+from noiseplan.mechanisms.partition.halving import Halves, HalvingSelector
 from noiseplan.mechanisms.partition.partition_prior import (
     HALVED,
     LENGTHS,

@@ -38,8 +38,7 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.planners import table_plans
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.solve import own_loss, p_norm
-from noiseplan.planning.table_losses import largest, smooth_loss
+from noiseplan.planning.solve import largest, own_loss, p_norm, smooth_loss
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design

@@ -1,10 +1,20 @@
-"""Plans that measure a strategy by name, or one that a user brings, with either noise."""
+"""Plans that measure a strategy by name, or one that a user brings, with either noise.
+
+Eigen-designs over more cells than one matrix is made for unasked take work that goes with the rank.
+The rows T of a `RowBasis` are orthogonal over the cells, and their Gram matrix is the workload's:
+T_i b/‖T_i b‖ are its eigenvectors and ‖T_i b‖² its eigenvalues. Weights are found as over all cells
+(`strategies.eigen`), and sums of tables are measured. Columns are not filled up: rows of single
+cells would make the rank that of all cells.
+
+Workloads of more numbers than that way takes are planned by one matrix, up to `GRAM_VALUES` cells.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -19,7 +29,7 @@ from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise import Noise
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.limits import EXPLICIT_CELLS, GRAM_VALUES
 from noiseplan.planning.noise_within import (
     gaussian_within,
     laplace_within,
@@ -27,6 +37,7 @@ from noiseplan.planning.noise_within import (
     matrix_mechanism,
 )
 from noiseplan.planning.objectives import TotalVariance
+from noiseplan.planning.planners import row_space_plans
 from noiseplan.planning.planners.laplace_matrix import measured_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import one_thread
@@ -35,6 +46,7 @@ from noiseplan.privacy import Guarantee
 from noiseplan.schema import Schema
 from noiseplan.strategies.catalogue import strategy_matrix
 from noiseplan.strategies.column_norms import total_error
+from noiseplan.strategies.eigen import EigenQueries, Weigh
 from noiseplan.strategies.given_rows import Strategy
 
 # Products of small domains are written out as one matrix, which other rooms can work with; not
@@ -45,6 +57,9 @@ MOST_NUMBERS: Final = 2**24
 # Rounding to integers tilts the rows; where they do not determine every cell, this much of L1
 # columns goes to the cells themselves, so that every query still has an answer.
 EVERY_CELL: Final = 1e-3
+
+# Rows times cells that are written out: half a GiB.
+MOST_ENTRIES: Final = 2**26
 
 
 def refuses(problem: Problem) -> str | None:
@@ -171,6 +186,44 @@ def _determining(strategy: Array) -> Array:
     if np.linalg.matrix_rank(strategy, tol=1e-7) == strategy.shape[1]:
         return strategy
     return np.concatenate([strategy, EVERY_CELL * np.eye(strategy.shape[1])])
+
+
+def eigen_planner(name: str, weigh: Weigh) -> Planner:
+    """What plans a design by its name."""
+    beyond = Planner((name,), partial(_solve_eigen, weigh=weigh), _refuses_eigen)
+    return Planner((name,), solve, refuses, EXPLICIT_CELLS, beyond)
+
+
+def _refuses_eigen(problem: Problem) -> str | None:
+    return _rank_too_high(problem) if problem.size > GRAM_VALUES else None
+
+
+def _rank_too_high(problem: Problem) -> str | None:
+    """Why the rank is not low enough."""
+    refusal = row_space_plans.refuses(problem)
+    if refusal is not None:
+        return refusal
+    entries = row_space_plans.Search(problem).tables.size * row_space_plans.told_apart(problem)
+    if entries <= MOST_ENTRIES:
+        return None
+    return (
+        setting("planner", problem.name)
+        + f" writes down what each of its rows costs each cell, at most {MOST_ENTRIES:,} numbers, "
+        f"and these are {entries:,}; use " + setting("planner", "optimal")
+    )
+
+
+def _solve_eigen(problem: Problem, weigh: Weigh) -> Candidate:
+    if _rank_too_high(problem) is not None:
+        return solve(problem)
+    search = row_space_plans.Search(problem)
+    rows = np.asarray(search.basis.basis)[::-1]  # the largest first
+    over = search.basis.columns.applied(rows)
+    lengths = np.sqrt(np.einsum("ij,ij->i", over, over))
+    queries = EigenQueries(over / lengths[:, None], lengths**2)
+    u = weigh(queries)
+    total = float((queries.values / u).sum() * (u @ queries.loads).max())
+    return search.unproved(rows * (np.sqrt(u) / lengths)[:, None], total)
 
 
 # Products are measured and solved by fast transforms, over any number of cells.

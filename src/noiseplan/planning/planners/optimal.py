@@ -5,21 +5,25 @@
 | total variance, relative error | `optimize.optimum` | nuclear norm over prices of cells |
 | worst variance, targets | `optimize.fitness` | factorisation norm over prices of rows and cells |
 | p-norms, losses of one's own | `optimize.convex_losses` | tangents of the loss |
+
+A row's priority is its query's weight, or one over its target; priorities multiply variances.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import UnanswerableError, remedy, setting
-from noiseplan.matrices.base import Array
+from noiseplan.errors import PlanError, UnanswerableError, remedy, setting
+from noiseplan.matrices import DenseMatrix, StackMatrix
+from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.optimize.convex_losses import Loss, Terms, least_loss
 from noiseplan.optimize.cost_profiles import refined_cost
-from noiseplan.optimize.fitness import least_cost
+from noiseplan.optimize.fitness import FEW_ROWS, least_cost
 from noiseplan.optimize.integer_rounding import with_every_cell
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.sm2 import sm2
@@ -44,12 +48,15 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.planners import row_space_plans
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.small_workload import Asked, loss_terms
 from noiseplan.planning.solve import own_loss, p_norm
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Guarantee
 from noiseplan.progress import closing_gap
+
+# Up to so many numbers rows are written out: then equal ones merge, and separate cells separate.
+WRITTEN_OUT = 20_000_000
 
 # The relative gap asked for: by name, the same where that is large, and to see if it is worth it.
 SHARP, LARGE_SHARP, ROUGH = 1e-6, 1e-4, 1e-3
@@ -61,6 +68,96 @@ CLEARLY = 1e-9
 SEARCHING: Final = "searching for the optimum"
 # Steps of a loss that may have kinks, and never gets there.
 ROUGH_STEPS, SHARP_STEPS = 60, 300
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The rows of all queries, one query after the other."""
+
+    design: Design
+
+    @cached_property
+    def queries(self) -> list[Matrix]:
+        return [query.domain_matrix for query in self.design.workload]
+
+    @cached_property
+    def by_query(self) -> Array:
+        """The priority of every query."""
+        roles = self.design.roles
+        return np.asarray(roles.type_priority[roles.type_of_query], dtype=np.float64)
+
+    @cached_property
+    def priorities(self) -> Array:
+        """The priority of every row."""
+        return np.repeat(self.by_query, [rows.shape[0] for rows in self.queries])
+
+    def rows(self) -> Matrix | Array:
+        """All rows: written out if they are few or numbers, else a matrix that is never stored."""
+        count = len(self.priorities)
+        stacked = StackMatrix(tuple(self.queries))
+        few = count <= FEW_ROWS or all(isinstance(rows, DenseMatrix) for rows in self.queries)
+        if few and count * self.design.workload.schema.size <= WRITTEN_OUT:
+            return stacked.dense(WRITTEN_OUT)
+        return stacked
+
+    def written_out(self, what: str) -> Array:
+        """All rows as numbers, for what needs them so."""
+        count, cells = len(self.priorities), self.design.workload.schema.size
+        if count * cells > WRITTEN_OUT:
+            raise PlanError(
+                what + f" works on rows written out, at most {WRITTEN_OUT:,} numbers, and the "
+                f"workload has {count:,} rows × {cells:,} cells; use "
+                + setting("planner", "optimal")
+            )
+        return StackMatrix(tuple(self.queries)).dense(WRITTEN_OUT)
+
+    def variances(self, sigma: Array) -> Array:
+        """Priority times variance of every row, for a covariance Σ of the cells."""
+        forms = [rows.quadratic_rows(sigma) for rows in self.queries]
+        return self.priorities * np.maximum(np.concatenate(forms), 0.0)
+
+    def gram(self, weights: Array) -> Array:
+        """Σ_j weights_j priority_j w_jᵀw_j over all rows."""
+        ends = np.cumsum([rows.shape[0] for rows in self.queries])[:-1]
+        total = np.zeros((self.design.workload.schema.size,) * 2)
+        for rows, part in zip(self.queries, np.split(weights * self.priorities, ends), strict=True):
+            total += rows.weighted_gram(part)
+        return total
+
+    def relative_weights(self, objective: RelativeError) -> Array:
+        """One over the square each row's error is compared with."""
+        squares = [objective.squares(rows.row_squares(), rows.matmul) for rows in self.queries]
+        return 1.0 / np.concatenate(squares)
+
+
+@dataclass(frozen=True, eq=False)
+class AskedByQuery:
+    """One number per query: priority times the mean variance of its rows."""
+
+    asked: Asked
+
+    @cached_property
+    def _scale(self) -> Array:
+        rows = np.array([rows.shape[0] for rows in self.asked.queries], dtype=np.float64)
+        return self.asked.by_query / rows
+
+    def variances(self, sigma: Array) -> Array:
+        sums = [max(float((rows.gram() * sigma).sum()), 0.0) for rows in self.asked.queries]
+        return np.asarray(self._scale * np.array(sums))
+
+    def gram(self, weights: Array) -> Array:
+        total = np.zeros((self.asked.design.workload.schema.size,) * 2)
+        for rows, weight in zip(self.asked.queries, weights * self._scale, strict=True):
+            total += weight * rows.gram()
+        return total
+
+
+def loss_terms(asked: Asked, objective: Objective) -> tuple[Asked | AskedByQuery, int]:
+    """What a p-norm or a loss of one's own looks at, and how many numbers that is."""
+    if isinstance(objective, PNormVariance):
+        return asked, len(asked.priorities)
+    assert isinstance(objective, ConvexLoss)
+    return AskedByQuery(asked), len(asked.queries)
 
 
 def refuses(problem: Problem) -> str | None:

@@ -20,7 +20,7 @@ from noiseplan.planning.block_choice import make_blocks
 from noiseplan.planning.block_unsplit import make_unsplit
 from noiseplan.planning.candidate import ASKED, Candidate, Planner, reached
 from noiseplan.planning.free_split import optimise_total, optimise_upright
-from noiseplan.planning.given_splits import faithful_bits, given_splits
+from noiseplan.planning.given_strategies import faithful_bits, given_splits
 from noiseplan.planning.integers import BITS
 from noiseplan.planning.neighbours import measured_alone, privacy_rows
 from noiseplan.planning.objectives import RelativeError, TotalVariance

@@ -19,7 +19,7 @@ from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
 from noiseplan.noise.moments import size_above
 from noiseplan.optimize.array_namespace import to_backend
 from noiseplan.optimize.cell_columns import dense_seconds
-from noiseplan.optimize.low_rank import LARGE, is_low
+from noiseplan.optimize.gram_roots import LARGE, is_low
 from noiseplan.optimize.row_space_losses import Means, least_mean_loss
 from noiseplan.optimize.row_space_optimum import (
     DIFFER_TOO_MUCH,

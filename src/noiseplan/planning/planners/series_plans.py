@@ -40,10 +40,10 @@ from noiseplan.optimize.series_sharing import (
 )
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.limits import GRAM_VALUES
+from noiseplan.planning.long_problem import SeriesProblem, rows_of_kind, series_problem
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVariance
 from noiseplan.planning.planners.long_plans import POWERS, LongPlan, tried
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.series_problem import SeriesProblem, rows_of_kind, series_problem
 from noiseplan.planning.solve import p_norm
 from noiseplan.progress import progress
 

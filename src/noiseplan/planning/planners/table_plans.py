@@ -11,8 +11,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.attribute_views import View
-from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
+from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, View
 from noiseplan.noise import Noise
 from noiseplan.optimize.laplace_allocation import Spending
 from noiseplan.planning.attribute_strategies import (
@@ -32,7 +31,7 @@ from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.pure_bounds import SharedTables, laplace_cost
 from noiseplan.planning.residual_mechanism import numbered, placements
-from noiseplan.planning.table_losses import table_loss
+from noiseplan.planning.solve import table_loss
 from noiseplan.planning.table_merging import merged_tables
 from noiseplan.planning.table_types import TableTypes, find_table_types, variances
 from noiseplan.planning.threads import one_thread
@@ -130,7 +129,7 @@ def _shared(problem: Problem, chosen: Mix) -> Shared:
 
 
 def _spend(problem: Problem, types: TableTypes, start: Array | None = None) -> Spending:
-    loss = table_loss(types.design, types.strategies, problem.goal)
+    loss = table_loss(types.design, bases_of(types.strategies), problem.goal)
     return types.spend(loss, types.law(problem.epsilon, problem.integer), start)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.tree_variances import TreeVariances
+from noiseplan.domain.tree import TreeVariances
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.tree_block import TreeBlock
@@ -26,6 +26,13 @@ from noiseplan.noise.moments import FINE_BITS
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Goal, Sharing, record_weights
 from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.long_problem import (
+    TreeProblem,
+    of_rows,
+    of_sums,
+    sums_of,
+    tree_problem,
+)
 from noiseplan.planning.objectives import (
     ConvexLoss,
     PNormVariance,
@@ -33,13 +40,6 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.planners.long_plans import POWERS, LongPlan, tried
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.tree_problem import (
-    TreeProblem,
-    of_rows,
-    of_sums,
-    sums_of,
-    tree_problem,
-)
 from noiseplan.progress import progress
 
 # What is hardly worth measuring keeps this share of the best precision.

@@ -156,7 +156,9 @@ def require_alike(plan: Plan, other: Plan) -> None:
             "the plan is of pure DP, and looking first is free with Gaussian noise only, where "
             "two measurements add up to one: plan with "
             + remedy("zCDP budget", f"budget=zCDP({rho})", rho)
-            + ", which pure DP at this ε implies, or choose without data and release one plan"
+            + ", which pure DP at this ε implies, or choose without data "
+            + remedy("argument", "by plan.rmse ", "")
+            + "and release one plan"
         )
     if plan.noise not in PLANNED:
         raise PlanError(

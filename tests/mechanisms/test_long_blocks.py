@@ -94,7 +94,9 @@ def test_rows_of_too_many_numbers_are_not_written_down() -> None:
     with mock.patch.object(series_rows, "MOST_WEIGHTS", VALUES):
         assert [*rows_of_matrix(wide)] == [None]
     with mock.patch.object(of_trees, "MOST_WEIGHTS", VALUES):
-        assert [*node_rows(PrefixMatrix(VALUES), TREE)] == [None]
+        assert [*node_rows(wide, TREE)] == [None]
+        (prefixes,) = node_rows(PrefixMatrix(VALUES), TREE)  # which end at a node each
+        assert prefixes is not None and prefixes.weights is None and prefixes.count == VALUES
 
 
 @pytest.mark.parametrize("name", MATRICES)

@@ -357,13 +357,29 @@ def test_matrices_are_searched_for_so_many_tables_as_seconds_allow(
 ) -> None:
     """A search over few cells takes a tenth of a second as well: 1,300 small tables took minutes.
     Of one row there is nothing to search for."""
-    searched = []
+    searched: list[nz.Query] = []
     monkeypatch.setattr(TableMatrix, "of", lambda query, problem: searched.append(query))
     rng, schema = np.random.default_rng(0), nz.Schema.from_sizes({"a": 6})
     tables = [rng.integers(0, 9, (rows, 6)) for rows in 800 * [2] + 800 * [1]]
     workload = nz.Workload([nz.Query(schema, {"a": nz.Custom(rows)}) for rows in tables])
     assert SomeByCells.of(Problem(workload, nz.PureDP(1.0)), matrices=True) is None
     assert len(searched) == 512 and all(query.rows == 2 for query in searched)
+
+
+def test_matrices_are_searched_for_until_they_are_too_much_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """20 tables of 4 rows over 9 cells have 80 numbers at least, and 5 more for each by its cells:
+    of 94, the third is too much."""
+    searched: list[nz.Query] = []
+    monkeypatch.setattr(TableMatrix, "of", lambda query, problem: searched.append(query))
+    monkeypatch.setattr(some_by_cells, "MOST_PAIRS", 80 * 94)
+    rng, schema = np.random.default_rng(0), nz.Schema.from_sizes({"a": 9})
+    digits = np.arange(1, 10) >> np.arange(4)[:, None] & 1
+    tables = [nz.Custom(digits[:, rng.permutation(9)]) for _ in range(20)]
+    workload = nz.Workload([nz.Query(schema, {"a": rows}) for rows in tables])
+    assert SomeByCells.of(Problem(workload, nz.PureDP(1.0)), matrices=True) is None
+    assert len(searched) == 3
 
 
 def test_groups_of_a_table_that_no_row_looks_at() -> None:

@@ -67,7 +67,7 @@ class SomeByCells:
         if _is_too_much(least, problem.workload):
             return None if all(map(_plain, queries)) else _untried(least, problem.workload)
         ways = [_Way.of(query, problem) for query in queries]
-        better = _by_matrices(ways) if matrices else {}
+        better = _by_matrices(ways, problem.workload) if matrices else {}
         grouped = {i: way for i, way in enumerate(ways) if way.grouped}
         instead: dict[int, _Way | TableMatrix] = {**grouped, **better}
         if not (better if matrices else grouped):
@@ -105,10 +105,12 @@ class SomeByCells:
         return replace(candidate, figures=figures, optimality=known)
 
 
-def _by_matrices(ways: list[_Way]) -> dict[int, TableMatrix]:
-    """The matrices that are better than rows or cells of their tables; of small tables first."""
+def _by_matrices(ways: list[_Way], asked: Workload) -> dict[int, TableMatrix]:
+    """The matrices that are better than rows or cells of their tables; of small tables first, and
+    until it is known that all together are too much."""
     found: dict[object, TableMatrix | None] = {}
-    work, better = 0, {}
+    better: dict[int, TableMatrix] = {}
+    work, measured = 0, sum(way.fewest for way in ways)
     for i, way in sorted(enumerate(ways), key=lambda pair: pair[1].cells):
         if way.query.key not in found:
             few = way.cells < FEW_CELLS or way.query.rows == 1 or _plain(way.query)
@@ -119,6 +121,9 @@ def _by_matrices(ways: list[_Way]) -> dict[int, TableMatrix]:
         matrix = found[way.query.key]
         if matrix is not None and matrix.value < way.value:
             better[i] = replace(matrix, query=way.query)
+        measured += better.get(i, way).numbers - way.fewest
+        if _is_too_much(measured, asked):
+            break
     return better
 
 
@@ -160,6 +165,11 @@ class _Way:
     def cells(self) -> int:
         """How many are told apart."""
         return prod(piece.groups for piece in self.pieces)
+
+    @property
+    def fewest(self) -> int:
+        """Numbers that are measured of it in any way."""
+        return prod(min(piece.rows, piece.groups) for piece in self.pieces)
 
     @property
     def possible(self) -> bool:

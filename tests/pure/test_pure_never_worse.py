@@ -11,8 +11,8 @@ import noiseplan as nz
 from noiseplan.errors import PlanError
 from noiseplan.planning import some_by_cells
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.some_by_cells import SomeByCells, norm_power
-from noiseplan.planning.table_matrix import Groups, TableMatrix
+from noiseplan.planning.some_by_cells import SomeByCells
+from noiseplan.planning.table_matrix import Groups, TableMatrix, norm_power
 from workloads import ANY, random_workload
 
 OTHERS = ("identity", "p-identity", "tree", "wavelet", "matrix", "workload")
@@ -326,17 +326,60 @@ def test_matrices_of_tables_cost_and_err_as_they_say(neighbours: str, noise: str
         assert plan.variance(query) == pytest.approx(((told @ back) ** 2).sum(axis=1))
 
 
-@pytest.mark.parametrize("goal", [*GOALS.values(), nz.ConvexLoss(np.sum)])
+@pytest.mark.parametrize("goal", GOALS.values())
 def test_rows_of_a_matrix_count_as_the_rows_made_of_them(goal: nz.Objective) -> None:
-    query = nz.Query(SMALL, {"a": nz.Prefix(), "c": nz.Ranges()}, weight=3.0)
+    measured, variances = measured_instead(goal)
+    counted = np.full(measured.rows, measured.weight)
     power = norm_power(goal)
-    found = TableMatrix.of(query, Problem(nz.Workload([query]), nz.PureDP(1.0)), power)
+    assert np.linalg.norm(counted, power) == pytest.approx(np.linalg.norm(variances, power))
+
+
+def test_for_a_loss_of_means_the_rows_of_a_matrix_count_as_the_mean_of_those_made_of_them() -> None:
+    """As their total they counted as many times more as there are rows for each of them."""
+    measured, variances = measured_instead(nz.ConvexLoss(np.sum))
+    assert measured.weight == pytest.approx(variances.mean())
+
+
+def measured_instead(goal: nz.Objective) -> tuple[nz.Query, np.ndarray]:
+    """The rows of a matrix of a table, and weight · variance of all rows made of them."""
+    query = nz.Query(SMALL, {"a": nz.Prefix(), "c": nz.Ranges()}, weight=3.0)
+    problem = Problem(nz.Workload([query]), nz.PureDP(1.0), objective=goal)
+    found = TableMatrix.of(query, problem)
     assert found is not None
     measured = found.measured("measured", fitting=True)
     rows, asked = np.asarray(measured.matrix.dense()), query.matrix.dense()
-    variances = query.weight * np.einsum("ri,ij,rj->r", asked, np.linalg.pinv(rows.T @ rows), asked)
-    counted = np.full(measured.rows, measured.weight)
-    assert np.linalg.norm(counted, power) == pytest.approx(np.linalg.norm(variances, power))
+    spread = np.linalg.pinv(rows.T @ rows)
+    return measured, query.weight * np.einsum("ri,ij,rj->r", asked, spread, asked)
+
+
+def test_matrices_are_searched_for_so_many_tables_as_seconds_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search over few cells takes a tenth of a second as well: 1,300 small tables took minutes.
+    Of one row there is nothing to search for."""
+    searched: list[nz.Query] = []
+    monkeypatch.setattr(TableMatrix, "of", lambda query, problem: searched.append(query))
+    rng, schema = np.random.default_rng(0), nz.Schema.from_sizes({"a": 6})
+    tables = [rng.integers(0, 9, (rows, 6)) for rows in 800 * [2] + 800 * [1]]
+    workload = nz.Workload([nz.Query(schema, {"a": nz.Custom(rows)}) for rows in tables])
+    assert SomeByCells.of(Problem(workload, nz.PureDP(1.0)), matrices=True) is None
+    assert len(searched) == 512 and all(query.rows == 2 for query in searched)
+
+
+def test_matrices_are_searched_for_until_they_are_too_much_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """20 tables of 4 rows over 9 cells have 80 numbers at least, and 5 more for each by its cells:
+    of 94, the third is too much."""
+    searched: list[nz.Query] = []
+    monkeypatch.setattr(TableMatrix, "of", lambda query, problem: searched.append(query))
+    monkeypatch.setattr(some_by_cells, "MOST_PAIRS", 80 * 94)
+    rng, schema = np.random.default_rng(0), nz.Schema.from_sizes({"a": 9})
+    digits = np.arange(1, 10) >> np.arange(4)[:, None] & 1
+    tables = [nz.Custom(digits[:, rng.permutation(9)]) for _ in range(20)]
+    workload = nz.Workload([nz.Query(schema, {"a": rows}) for rows in tables])
+    assert SomeByCells.of(Problem(workload, nz.PureDP(1.0)), matrices=True) is None
+    assert len(searched) == 3
 
 
 def test_groups_of_a_table_that_no_row_looks_at() -> None:

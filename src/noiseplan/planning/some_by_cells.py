@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, prod
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -31,9 +31,14 @@ from noiseplan.mechanisms.pair_distances import columns_apart, different_columns
 from noiseplan.mechanisms.workload_rows import MOST_ROWS
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.objectives import ConvexLoss, Objective, PNormVariance, TotalVariance
+from noiseplan.planning.objectives import ConvexLoss
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.table_matrix import MOST_WORK, TableMatrix
+from noiseplan.planning.table_matrix import (
+    FEWEST_SEARCHED,
+    MOST_WORK,
+    TableMatrix,
+    norm_power,
+)
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.queries import Custom, Identity, Query, Workload
 
@@ -41,7 +46,7 @@ from noiseplan.queries import Custom, Identity, Query, Workload
 PAIRED: Final = 2**26
 # Rows that are asked for times numbers that are measured: what one tells of the other in seconds.
 MOST_PAIRS: Final = 2**24
-# Of fewer cells no matrix is better than the cells or the rows.
+# Of fewer cells, and of one row, no matrix is better than the cells or the rows.
 FEW_CELLS: Final = 3
 
 
@@ -62,7 +67,7 @@ class SomeByCells:
         if _is_too_much(least, problem.workload):
             return None if all(map(_plain, queries)) else _untried(least, problem.workload)
         ways = [_Way.of(query, problem) for query in queries]
-        better = _by_matrices(ways) if matrices else {}
+        better = _by_matrices(ways, problem.workload) if matrices else {}
         grouped = {i: way for i, way in enumerate(ways) if way.grouped}
         instead: dict[int, _Way | TableMatrix] = {**grouped, **better}
         if not (better if matrices else grouped):
@@ -100,22 +105,25 @@ class SomeByCells:
         return replace(candidate, figures=figures, optimality=known)
 
 
-def _by_matrices(ways: list[_Way]) -> dict[int, TableMatrix]:
-    """The matrices that are better than rows or cells of their tables; of small tables first."""
+def _by_matrices(ways: list[_Way], asked: Workload) -> dict[int, TableMatrix]:
+    """The matrices that are better than rows or cells of their tables; of small tables first, and
+    until it is known that all together are too much."""
     found: dict[object, TableMatrix | None] = {}
-    work, better = 0, {}
+    better: dict[int, TableMatrix] = {}
+    work, measured = 0, sum(way.fewest for way in ways)
     for i, way in sorted(enumerate(ways), key=lambda pair: pair[1].cells):
         if way.query.key not in found:
-            work += way.cells**3
+            few = way.cells < FEW_CELLS or way.query.rows == 1 or _plain(way.query)
+            work += 0 if few else max(way.cells, FEWEST_SEARCHED) ** 3
             if work > MOST_WORK:
                 break
-            few = way.cells < FEW_CELLS or _plain(way.query)
-            found[way.query.key] = (
-                None if few else TableMatrix.of(way.query, way.problem, way.power)
-            )
+            found[way.query.key] = None if few else TableMatrix.of(way.query, way.problem)
         matrix = found[way.query.key]
         if matrix is not None and matrix.value < way.value:
             better[i] = replace(matrix, query=way.query)
+        measured += better.get(i, way).numbers - way.fewest
+        if _is_too_much(measured, asked):
+            break
     return better
 
 
@@ -159,9 +167,9 @@ class _Way:
         return prod(piece.groups for piece in self.pieces)
 
     @property
-    def power(self) -> float:
-        """Of the norm of variances that is to be small."""
-        return norm_power(self.problem.goal)
+    def fewest(self) -> int:
+        """Numbers that are measured of it in any way."""
+        return prod(min(piece.rows, piece.groups) for piece in self.pieces)
 
     @property
     def possible(self) -> bool:
@@ -278,13 +286,6 @@ class _Piece:
         if isinstance(self.problem.goal, ConvexLoss):
             return float(self._squares.mean())
         return self._norm(self._squares) / self._norm(np.ones(self.groups))
-
-
-def norm_power(goal: Objective) -> float:
-    """Of the norm of the variances of a table that is small where the objective is."""
-    if isinstance(goal, TotalVariance | ConvexLoss):
-        return 1.0
-    return goal.p if isinstance(goal, PNormVariance) else inf
 
 
 def _whole(values: Array) -> bool:

@@ -19,7 +19,13 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.pair_distances import columns_apart
-from noiseplan.planning.objectives import Objective, PNormVariance, TotalVariance, WorstVariance
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    Objective,
+    PNormVariance,
+    TotalVariance,
+    WorstVariance,
+)
 from noiseplan.planning.planners import laplace_choice, laplace_matrix
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import one_thread
@@ -28,8 +34,10 @@ from noiseplan.queries import Custom, Query, Workload
 from noiseplan.schema import Schema
 
 # The cubes of cells told apart, of all tables together, over which matrices are searched for; and
-# the numbers of a matrix that is written down over its table.
+# the numbers of a matrix that is written down over its table. A search takes as long as one over so
+# many cells at least.
 MOST_WORK: Final = 800**3
+FEWEST_SEARCHED: Final = 100
 WRITTEN_DOWN: Final = 2**22
 
 
@@ -40,11 +48,10 @@ class TableMatrix:
     query: Query
     groups: Groups
     rows: Array
-    power: float  # of the norm of variances that is to be small
-    neighbours: str
+    problem: Problem
 
     @classmethod
-    def of(cls, query: Query, problem: Problem, power: float) -> TableMatrix | None:
+    def of(cls, query: Query, problem: Problem) -> TableMatrix | None:
         """The best found, if there is any."""
         groups = Groups(query)
         alone = replace(
@@ -52,7 +59,7 @@ class TableMatrix:
             workload=Workload([groups.asked]),
             budget=PureDP(1.0),
             targets=None,
-            objective=_objective(power),
+            objective=_objective(norm_power(problem.goal)),
             noise="laplace",
         )
         try:
@@ -63,7 +70,7 @@ class TableMatrix:
         rows = problem.numbers.rows(found, laplace_matrix.BITS)
         if len(rows) * len(groups.of_cells) > WRITTEN_DOWN:
             return None
-        return cls(query, groups, rows, power, problem.neighbours)
+        return cls(query, groups, rows, problem)
 
     @property
     def numbers(self) -> int:
@@ -74,21 +81,26 @@ class TableMatrix:
     def norm(self) -> float:
         """Of the variances of the query's rows, at noise of size one."""
         spread = LeastSquares(self.rows).spread
-        return float(np.linalg.norm(self.groups.asked.matrix.quadratic_rows(spread), self.power))
+        return self._norm(self.groups.asked.matrix.quadratic_rows(spread))
+
+    def _norm(self, variances: Array) -> float:
+        return float(np.linalg.norm(variances, norm_power(self.problem.goal)))
 
     @property
     def value(self) -> float:
         """The same at a cost of one: a record's, or half of what two are apart."""
         dearest = float(np.abs(self.rows).sum(axis=0).max())
-        if self.neighbours == "replace":
+        if self.problem.neighbours == "replace":
             columns = self.rows if self.groups.all_seen else np.pad(self.rows, ((0, 0), (0, 1)))
             dearest = min(dearest, columns_apart(columns, 1) / 2)
         return dearest**2 * self.norm
 
     @property
     def counts(self) -> float:
-        """How much a number that is measured counts, in units of a row."""
-        return self.norm / float(np.linalg.norm(np.ones(self.numbers), self.power))
+        """How much a number that is measured counts, in units of a row; a loss of one's own is of
+        the mean of a query's variances."""
+        means = isinstance(self.problem.goal, ConvexLoss)
+        return self.norm / self._norm(np.ones(self.query.rows if means else self.numbers))
 
     def measured(self, name: str, fitting: bool = False) -> Query:
         """What is measured; `fitting`: with the weight that it has for the objective."""
@@ -138,6 +150,13 @@ class Groups:
     def all_seen(self) -> bool:
         """Whether every record is in one of them."""
         return bool((self.of_cells < self.size).all())
+
+
+def norm_power(goal: Objective) -> float:
+    """Of the norm of the variances of a table that is small where the objective is."""
+    if isinstance(goal, TotalVariance | ConvexLoss):
+        return 1.0
+    return goal.p if isinstance(goal, PNormVariance) else inf
 
 
 def _objective(power: float) -> Objective:

@@ -113,7 +113,8 @@ MANY = nz.Workload.marginals(
             MANY,
             {"budget": nz.PureDP(1.0)},
             "tables (taken); own rows: clearly worse; rows or cells of each table: "
-            "not clearly better; matrix: not clearly better",
+            "not clearly better; a matrix of each table: not clearly better; "
+            "matrix: not clearly better",
         ),
         (MANY, {"planner": "optimal", "max_rows": 2}, "optimal (asked for)"),
     ],

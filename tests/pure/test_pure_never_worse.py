@@ -9,7 +9,10 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning import some_by_cells
+from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.planners import automatic
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.some_by_cells import SomeByCells
 from noiseplan.planning.table_matrix import Groups, TableMatrix, norm_power
@@ -390,3 +393,34 @@ def test_groups_of_a_table_that_no_row_looks_at() -> None:
     assert (of_cells[0] == 10).all() and sorted(set(of_cells[1:].flat)) == list(range(10))
     seen = np.pad(groups.asked.dense(), ((0, 0), (0, 1)))[:, groups.of_cells]
     assert (seen == query.matrix.dense()).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_rows_that_tell_many_values_apart(seed: int) -> None:
+    """A faint identity beside five rows over 31 values is near the limit of what is inverted: that
+    was no plan at all, alone and as a table among others."""
+    rng, schema = np.random.default_rng(seed), nz.Schema.from_sizes({"a": 31, "b": 40})
+    digits = np.arange(1, 32) >> np.arange(5)[:, None] & 1
+    query = nz.Query(schema, {"a": nz.Custom(digits[:, rng.permutation(31)])})
+    how = {"budget": nz.PureDP(1.0), "noise": "laplace"}
+    alone = nz.plan(query, **how)
+    cells, rows = 2 * digits.sum(), 2 * 5 * 5**2
+    assert every(alone).sum() < 0.95 * min(cells, rows)
+    both = nz.Workload([query, nz.Query(schema, {"b": nz.Prefix()})])
+    assert every(nz.plan(both, **how)).sum() < np.inf
+
+
+def test_challengers_beyond_double_precision_stop_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 1 and of 10⁸ in one table were no plan at all, once a matrix of it was tried."""
+
+    def reached(problem: Problem, candidate: Candidate) -> float:
+        if isinstance(candidate.mechanism, WorkloadRowsMechanism):
+            raise np.linalg.LinAlgError("not positive definite")
+        return candidate_reached(problem, candidate)
+
+    candidate_reached = automatic.reached
+    monkeypatch.setattr(automatic, "reached", reached)
+    plan = nz.plan(TABLES, budget=nz.PureDP(1.0), noise="laplace")
+    considered = dict(plan.considered)
+    assert considered["a matrix of each table"] == "not found, weights differ too much"
+    assert considered["tables"] == "taken"

@@ -65,7 +65,8 @@ class TableMatrix:
         try:
             with one_thread(alone.design):
                 found = laplace_matrix.rows_of(laplace_choice.solve(alone))
-        except PlanError:  # nothing differs between records, or rows that nobody writes down
+        # Nothing differs between records, rows that nobody writes down, or nearly dependent ones.
+        except (PlanError, np.linalg.LinAlgError):
             return None
         rows = problem.numbers.rows(found, laplace_matrix.BITS)
         if len(rows) * len(groups.of_cells) > WRITTEN_DOWN:

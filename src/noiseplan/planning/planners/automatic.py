@@ -291,6 +291,8 @@ def _on_rows(
             return WORSE if rows.value > hopeless else rows.made()
         except PlanError:  # nothing differs between records, or noise too large to be drawn
             return UNMEASURED
+        except np.linalg.LinAlgError:  # as below
+            return laplace_choice.DIFFERENT_WEIGHTS
 
 
 def _workload_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
@@ -359,9 +361,12 @@ def _against(
     if found is None:
         return best
     if isinstance(found, Candidate):
-        if reached(problem, found) < _family(problem).worth * reached(problem, best):
-            return _instead(problem, best, name, found)
-        found = NOT_BETTER
+        try:
+            if reached(problem, found) < _family(problem).worth * reached(problem, best):
+                return _instead(problem, best, name, found)
+            found = NOT_BETTER
+        except np.linalg.LinAlgError:  # variances that differ too much for double precision
+            found = laplace_choice.DIFFERENT_WEIGHTS
     return replace(best, considered=(*_others(best, name), (name, found)))
 
 

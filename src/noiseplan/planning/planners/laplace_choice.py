@@ -39,7 +39,7 @@ def solve(problem: Problem, matrix: bool = True) -> Candidate:
     one, back = _as_added(problem)
     ways = table_plans.ways(one)
     tables = min(map(back, ways), key=partial(reached, problem))
-    reason = _untried(problem, tables) if matrix else "not tried, but over classes of cells"
+    reason = _untried(problem, tables, ways) if matrix else "not tried, but over classes of cells"
     if reason is None:
         try:
             found = _matrix(problem, ways)
@@ -118,14 +118,16 @@ def _too_many_rows(problem: Problem) -> bool:
     return not total and rows * problem.size**2 > ROWS_WORK
 
 
-def _untried(problem: Problem, tables: Candidate) -> str | None:
+def _untried(problem: Problem, tables: Candidate, ways: list[Candidate]) -> str | None:
     """Why one p-identity matrix over all cells is not tried unasked, if it is not."""
     size = problem.size
     if size > MATRIX_CELLS:
         return f"not tried, {size:,} cells"
     if size > SMALL_CELLS and not problem.design.free:
         return "not tried for plain tables"
-    if _alone(problem) and tables.name == "identity":
+    # Every value by itself was better than a p-identity strategy, if that was made.
+    made = len(ways) == 1 or any(way.name == "p-identity" for way in ways)
+    if _alone(problem) and made and tables.name == "identity":
         return "not tried for one attribute"
     return f"not tried, {problem.workload.rows:,} rows" if _too_many_rows(problem) else None
 

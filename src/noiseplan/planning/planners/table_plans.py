@@ -68,10 +68,11 @@ def ways(problem: Problem) -> list[Candidate]:
     """What may be best unasked: the mixes of strategies, as far as their noise can be drawn."""
     best, *others = mixes(problem.design)
     if not (others and _may_mislead(problem, best)):
-        return [_made(problem, _shared(problem, best))]
+        with suppress(np.linalg.LinAlgError):  # a faint identity beside few rows, near a limit
+            return [_made(problem, _shared(problem, best))]
     found = []
     for mix in (best, *others):
-        with suppress(PlanError):
+        with suppress(PlanError, np.linalg.LinAlgError):
             found.append(_made(problem, _shared(problem, mix)))
     return found or [_made(problem, _shared(problem, best))]  # which says why
 

@@ -285,3 +285,43 @@ def test_discrete_noise_counts_by_what_is_drawn() -> None:
     np.testing.assert_allclose(block.variance(rows), np.diagonal(fours @ spread @ fours.T))
     plain = block.floating()
     assert (plain.variance(rows) > block.variance(rows)).all()
+
+
+# ---------------------------------------------------------------------- sums up to a node
+
+
+def prefixes_of(level: int) -> np.ndarray:
+    """Sums of all nodes of a level up to each, over the values: TREE's nodes are in their order."""
+    nodes = TREE.node_of_value(level)
+    return (nodes <= np.arange(TREE.sizes[level])[:, None]).astype(float)
+
+
+@pytest.mark.parametrize("level", range(1, TREE.depth + 1))
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_up_to_a_node_are_those_of_least_squares(seed: int, level: int) -> None:
+    block = tree_block(seed)
+    measured = tree_measured(block)
+    variances = np.concatenate([noise.size for noise in block.noise])
+    asked, (takes, spread) = prefixes_of(level), least_squares(measured, variances)
+    rows = NodeRows(level, up_to=np.arange(TREE.sizes[level]))
+    numbers = np.random.default_rng(seed).standard_normal(len(measured))
+    parts = np.split(numbers, np.cumsum(block.counts)[:-1])
+    found = block.estimate(block.estimates(parts), rows)
+    np.testing.assert_allclose(found, asked @ takes @ numbers, atol=1e-9)
+    covariance = asked @ spread @ asked.T
+    np.testing.assert_allclose(block.variance(rows), np.diagonal(covariance), rtol=1e-9)
+    assert block.variance_sum(rows) == pytest.approx(np.trace(covariance))
+    some = rows.part(slice(1, 3))
+    np.testing.assert_allclose(block.variance(some), np.diagonal(covariance)[1:3], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["total", "values", "pairs", "fours", "weights"])
+def test_sums_up_to_a_node_with_rows_of_any_other_kind(name: str) -> None:
+    """Of the last level, which alone is asked by prefix sums."""
+    block, measured, variances = BLOCKS["tree"]
+    level = TREE.depth
+    spread, other = least_squares(measured, variances)[1], asked_of(block, name)
+    rows = NodeRows(level, up_to=np.arange(TREE.sizes[level]))
+    expected = prefixes_of(level) @ spread @ MATRICES[name].dense().T
+    np.testing.assert_allclose(block.covariance(rows, other), expected, atol=1e-9)
+    np.testing.assert_allclose(block.covariance(other, rows), expected.T, atol=1e-9)

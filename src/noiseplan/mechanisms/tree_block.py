@@ -291,7 +291,7 @@ class TreeBlock(LongBlock[NodeRows]):
         return np.asarray(total + found.final[0][0] * last**2)
 
     def _covariance_up_to(self, rows: NodeRows, others: NodeRows) -> Array:
-        """With a few rows of any other kind."""
+        """With a few rows of any other kind; sums are of the last level."""
         found, total = self.variances, np.zeros((rows.count, others.count))
         weights, last = others.sparse(self.counts[others.level]).toarray().T, np.ones(rows.count)
         for step in self._steps_up(rows):

@@ -38,6 +38,7 @@ from noiseplan.planning.table_matrix import (
     FEWEST_SEARCHED,
     MOST_WORK,
     TableMatrix,
+    first_of_groups,
     norm_power,
 )
 from noiseplan.planning.workload_errors import RowFigures
@@ -259,10 +260,9 @@ class _Piece:
 
     @cached_property
     def _first(self) -> IntArray:
-        """The first value of every group, but of those that no row looks at."""
-        first = np.unique(self.matrix.column_kinds(), return_index=True)[1]
-        seen = self.matrix.take_columns(first).any(axis=0)
-        return first[seen] if seen.any() else first
+        """The first value of every group; of rows that look at none, any value."""
+        seen = first_of_groups(self.matrix)
+        return seen if len(seen) else np.zeros(1, dtype=np.int64)
 
     @property
     def groups(self) -> int:

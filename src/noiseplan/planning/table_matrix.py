@@ -16,7 +16,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.matrices.base import Array
+from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.planning.objectives import (
@@ -119,9 +119,8 @@ class Groups:
 
     @cached_property
     def _firsts(self) -> list[IntArray]:
-        """The first value of every group, of each factor; but of those that no row looks at."""
-        found = [np.unique(p.column_kinds(), return_index=True) for p in self.query.pieces]
-        return [first[kinds > 0] for kinds, first in found]
+        """The first value of every group, of each factor."""
+        return [first_of_groups(piece) for piece in self.query.pieces]
 
     @property
     def size(self) -> int:
@@ -151,6 +150,12 @@ class Groups:
     def all_seen(self) -> bool:
         """Whether every record is in one of them."""
         return bool((self.of_cells < self.size).all())
+
+
+def first_of_groups(piece: Matrix) -> IntArray:
+    """The first of the values that have the same column, but of those that no row looks at."""
+    kinds, first = np.unique(piece.column_kinds(), return_index=True)
+    return np.asarray(first[kinds > 0])
 
 
 def norm_power(goal: Objective) -> float:

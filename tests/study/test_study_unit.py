@@ -13,11 +13,11 @@ from scipy.stats import norm
 
 import noiseplan as nz
 from noiseplan.cli import main
-from noiseplan.counting import open_source
+from noiseplan.counting import CountTensor, open_source
 from noiseplan.errors import BudgetError, PlanError, StorageError
 from noiseplan.ledger.events import Reserved, act_json, read_act
 from noiseplan.privacy.conversions import zcdp_delta
-from noiseplan.storage.plans import _read_unit
+from noiseplan.storage.plans import with_saved_unit
 from noiseplan.study import StudyError, read_study
 
 STUDY = """\
@@ -207,6 +207,82 @@ def test_what_is_made_of_plans_for_households_is_for_households(folder: Path) ->
             mixed()
 
 
+OF_ONE = "Neighbouring data sets differ by all records of one "
+
+
+def test_the_privacy_of_a_plan_says_whose_records_they_are(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10, "sex": 2})
+    one, two = (nz.Workload.marginals(schema, k=k) for k in (1, 2))
+    budget = nz.zCDP(0.1)
+    for records in (1, 3):
+        several = {"max_rows": records}
+        plan, other = (nz.plan(w, budget=budget, **several) for w in (one, two))
+        assert (OF_ONE in plan.privacy.describe()) == (records > 1)
+        assert plan.privacy == nz.Guarantee(plan.privacy.pcost, "zcdp")  # the price is a number
+        for unit in ("person", "household"):
+            mine, wider = plan.with_unit(unit), other.with_unit(unit)
+            both = nz.adaptive([mine, wider]).privacy
+            added = mine.privacy.compose(wider.privacy)
+            for privacy in (mine.privacy, mine.privacy.as_zcdp, both, added):
+                assert privacy.describe().endswith(OF_ONE + unit + ".")
+        mixed = mine.privacy.compose(nz.plan(one, budget=budget).privacy)
+        assert mixed.describe().endswith("adding or removing one record.")
+    pure = nz.plan(one, budget=nz.PureDP(1.0), neighbours="replace", max_rows=2).privacy
+    told = "by what the records of one person say, not by how many there are."
+    for privacy in (pure, pure.compose(pure)):
+        assert privacy.describe().endswith(told)
+
+
+@pytest.mark.parametrize("planner", ["auto", "dawa"])
+def test_a_loaded_plan_says_whose_records_they_are(folder: Path, planner: str) -> None:
+    """One record of each person counts: it was said to be for records again."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    asked = nz.Workload([nz.Query(schema, {"age": nz.Prefix()})])
+    plan = nz.plan(asked, budget=nz.zCDP(0.5), planner=planner)
+    assert plan.hash() != plan.with_unit("person").hash()
+    homes = {"age": [7] * 50, "home": [1, 2] * 25}
+    for unit in ("person", "household"):
+        made = plan.with_unit(unit).release(homes, person="home")
+        made.save(folder / unit)
+        loaded = nz.load(folder / unit).plan
+        assert loaded.owned and not loaded.of_records and loaded.unit == unit
+        assert loaded.privacy.describe() == made.plan.privacy.describe()
+        assert f"all records of one {unit}, of which one counts" in str(loaded)
+    plan.release(homes, person="home").save(folder / "records")
+    loaded = nz.load(folder / "records").plan
+    assert loaded.of_records and loaded.hash() == plan.hash()
+
+
+def test_counts_of_a_plan_for_households_are_certified_for_them(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.1)).with_unit("household")
+    plan.release(CountTensor(schema, [9] * 10)).save(folder / "out")
+    certified = json.loads((folder / "out" / "certificate.json").read_text(encoding="utf-8"))
+    checked = json.loads(run("show", folder / "out", "--check", "--json"))
+    told = "one household, of whom one record is counted"
+    assert checked["recomputed"]["unit"] == certified["privacy"]["unit"] == told
+
+
+def test_records_and_persons_of_one_record_are_not_joined() -> None:
+    schema = nz.Schema.from_sizes({"age": 10, "sex": 2})
+    one, two = (nz.plan(nz.Workload.marginals(schema, k=k), budget=nz.zCDP(0.1)) for k in (1, 2))
+    counts = CountTensor(schema, [[9] * 2] * 10)
+    told = "one plan is for single records, and the other counts one record of each person"
+    mine = two.with_unit("person")
+    for mixed in (
+        lambda: nz.adaptive([one, mine]),
+        lambda: mine.given(one.release(counts)),
+        lambda: two.given(one.with_unit("person").release(counts)),
+    ):
+        with pytest.raises(PlanError, match=told):
+            mixed()
+    # Whose records were counted is known of what was released with `person=`, whatever was planned.
+    records = {"age": [7] * 50, "sex": [0, 1] * 25, "who": list(range(50))}
+    for plan in (two, mine):
+        first = one.release(records, person="who")
+        assert plan.given(first).release(records, person="who").plan.of_records == plan.of_records
+
+
 def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:
     """It neither opens a dataset of households to persons, nor closes one to households."""
     study, homes = folder / "study.toml", folder / "homes.csv"
@@ -277,7 +353,7 @@ def test_what_is_no_unit(folder: Path, unit: str) -> None:
     with pytest.raises(BudgetError, match="a unit is a word or two"):
         plan.with_unit(unit)
     with pytest.raises(StorageError, match="a unit is a word or two"):
-        _read_unit(unit)
+        with_saved_unit(plan, unit)
     text = STUDY.replace('"household"', "'" + unit.replace("\n", " 1 ") + "'")
     (folder / "study.toml").write_text(text, encoding="utf-8")
     with pytest.raises(StudyError, match=r"study.toml:10: people.unit"):

@@ -378,7 +378,7 @@ class Look(Answers):
         """
         paid = min(Fraction(self.privacy.pcost), self._paid.price)
         left = fraction_down(Fraction(total.pcost) - paid)
-        return Guarantee(max(0.0, left), total.law, total.neighbours)
+        return replace(total, pcost=max(0.0, left))
 
     def _measured(self, rest: Plan, what: str) -> Release:
         """What is left, at the price of the difference where that is right, else at its own."""

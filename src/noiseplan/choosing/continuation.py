@@ -81,7 +81,9 @@ class Continuation:
             raise PlanError(
                 f"given() takes an earlier release of the same data, found {type(earlier).__name__}"
             )
-        require_alike(plan, earlier.plan)
+        # Whose records they are is kept with those that were counted, if the plan did not say it.
+        owned = earlier.plan.owned if earlier.choice is None else plan.owned
+        require_alike(plan, replace(earlier.plan, owned=owned))
         target, have = plan.mechanism, earlier.plan.mechanism
         try:
             family = family_for([target, have], plan.privacy.neighbours)
@@ -102,13 +104,13 @@ class Continuation:
     @property
     def privacy(self) -> Guarantee:
         """What is still to be spent."""
-        own = self.plan.privacy
-        return Guarantee(0.0, own.law, own.neighbours) if self.rest is None else self.rest.privacy
+        return replace(self.plan.privacy, pcost=0.0) if self.rest is None else self.rest.privacy
 
     @property
     def total(self) -> Guarantee:
         """What the earlier release and this one cost together."""
-        return self.earlier.plan.privacy.compose(self.privacy)
+        both = self.earlier.plan.privacy.compose(self.privacy)
+        return replace(both, whose=self.plan.privacy.whose)
 
     @property
     def saved(self) -> float:

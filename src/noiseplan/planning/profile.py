@@ -151,4 +151,4 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     more = Candidate(EXTENDED, richer, plan.privacy, figures, known, plan.rounding_loss)
     made = finish_stated(more, objective, plan.noise, plan.max_rows)
     made = replace(made, budget=plan.budget, loaded=plan.loaded, seconds=plan.seconds)
-    return replace(made, unit=plan.unit, owned=plan.owned)
+    return made if plan.of_records else made.with_unit(plan.unit)

@@ -192,9 +192,14 @@ def certificate_facts(folder: Path) -> Facts:
     files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     return {
         "certificate": {k: v for k, v in content.items() if k not in ("made", "software")},
-        "certificate in words": [_grammar(line) for line in words if line[:5] != "Made "],
+        "certificate in words": [_grammar(line) for line in words if not _since(line)],
         "files": files,
     }
+
+
+def _since(line: str) -> bool:
+    """Whether a line is a date, or said since of records that are not counted."""
+    return line.startswith(("Made ", "Of each ", "Numbers may be lower "))
 
 
 def same_folders(one: Path, other: Path) -> None:

@@ -253,6 +253,29 @@ def test_a_loaded_plan_says_whose_records_they_are(folder: Path, planner: str) -
     assert loaded.of_records and loaded.hash() == plan.hash()
 
 
+@pytest.mark.parametrize(("rows", "some"), [(1, "one record was"), (3, "at most 3 records were")])
+def test_publications_say_that_further_records_are_left_out(
+    folder: Path, rows: int, some: str
+) -> None:
+    """And never how many they were, which is told by no noise."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.1), max_rows=rows)
+    texts = []
+    for name, records in (("few", 2), ("many", 90)):
+        homes = {"age": [7] * records, "home": [1] * records}
+        plan.with_unit("household").release(homes, person="home").save(folder / name)
+        run("report", folder / name, "-o", folder / f"{name}.html")
+        certified = (folder / name / "certificate.txt").read_text(encoding="utf-8")
+        texts.append([line for line in certified.splitlines() if "record" in line])
+        told = f"Of each household {some} counted, drawn at random; any others are left out."
+        page = (folder / f"{name}.html").read_text(encoding="utf-8")
+        assert told in certified and page.count(told) == 2  # beside the promise, and in it
+        assert "intervals do not cover it" in certified and "do not cover it." in page
+    assert texts[0] == texts[1]
+    plan.release(CountTensor(schema, [9] * 10)).save(folder / "counts")
+    assert "left out" not in (folder / "counts" / "certificate.txt").read_text(encoding="utf-8")
+
+
 def test_counts_of_a_plan_for_households_are_certified_for_them(folder: Path) -> None:
     schema = nz.Schema.from_sizes({"age": 10})
     plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.1)).with_unit("household")

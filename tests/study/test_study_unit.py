@@ -169,6 +169,8 @@ def test_a_household_is_promised_nothing_where_nobody_says_whose_records_they_ar
     on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
     homes = {"age": [7] * 50, "home": [1] * 50}
     told = "for each household with up to 1 record: say whose record each is"
+    with pytest.raises(PlanError, match=r"counts of no more are given as CountTensor\("):
+        plan.release([9] * 10, **on_record)
     for data in (homes, open_source(homes, schema)):
         with pytest.raises(PlanError, match=told):
             plan.release(data, **on_record)
@@ -304,6 +306,48 @@ def test_records_and_persons_of_one_record_are_not_joined() -> None:
     for plan in (two, mine):
         first = one.release(records, person="who")
         assert plan.given(first).release(records, person="who").plan.of_records == plan.of_records
+
+
+def test_forgetting_whose_records_they_are_is_refused_where_the_ledger_knows(folder: Path) -> None:
+    """All records of a person would count, at the price of one."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
+    on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
+    records = {"age": [7] * 50, "who": [1] * 50}
+    plan.release(records, **on_record)  # nobody has said anything yet
+    plan.release(records, person="who", **on_record)
+    ledger = nz.Ledger(folder / "a.ledger")
+    assert [entry.owned for entry in ledger.entries()] == [False, True]
+    assert {entry.unit for entry in ledger.entries()} == {"person"}
+    before = ledger.head()
+    told = (
+        r"charged for a person of whom one record counts \(entry \d.* release\(data, person='id'\)"
+    )
+    for data in (records, open_source(records, schema), [9] * 10):
+        with pytest.raises(PlanError, match=told):
+            plan.release(data, **on_record)
+        assert not plan.check(data, **on_record).ok
+    assert ledger.head() == before
+    for data in (open_source(records, schema, person="who"), CountTensor(schema, [9] * 10)):
+        plan.release(data, **on_record)
+    (folder / "study.toml").write_text(
+        STUDY.partition("[people]")[0] + STUDY[STUDY.index("[ledger]") :]
+    )
+    result = CliRunner().invoke(
+        main, ["release", str(folder / "study.toml"), str(folder / "homes.csv"), "-o", "out"]
+    )
+    assert result.exit_code == 1 and '[people] person = "id" in the study' in result.output
+
+
+def test_records_by_hand_and_of_earlier_programs_close_nothing(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10})
+    ledger = nz.Ledger(folder / "a.ledger")
+    ledger.spend("homes", nz.Guarantee(0.01, "zcdp"))
+    act = Reserved("homes", nz.Guarantee(0.01, "zcdp"), "", "a plan", tables=(("age", "age"),))
+    ledger._history.add(lambda _: act)
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
+    plan.release({"age": [7] * 50}, ledger=ledger, dataset="homes")
+    assert not any(entry.owned for entry in ledger.entries())
 
 
 def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:

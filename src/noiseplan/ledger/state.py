@@ -76,6 +76,8 @@ class Entry:
         many the first.
     pieces
         What these tables determine, as a later release reads it to tell what will disagree.
+    owned
+        Whether it is on record whose records were counted.
 
     Examples
     --------
@@ -108,6 +110,7 @@ class Entry:
     unit: str = field(default=PERSON, repr=False)
     tables: Tables = field(default=(), repr=False)
     pieces: Tables = field(default=(), repr=False)
+    owned: bool = field(default=False, repr=False)
 
     @classmethod
     def charged(cls, record: Record, act: Reserved, factor: int = 1) -> Entry:
@@ -124,6 +127,7 @@ class Entry:
             unit=act.whose,
             tables=act.tables or (),
             pieces=act.pieces or (),
+            owned=act.unit is not None,
         )
 
     @property

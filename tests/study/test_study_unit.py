@@ -350,6 +350,23 @@ def test_records_by_hand_and_of_earlier_programs_close_nothing(folder: Path) -> 
     assert not any(entry.owned for entry in ledger.entries())
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_check_and_release_agree_where_nothing_new_is_measured(folder: Path, rows: int) -> None:
+    """A folder does not know which records were counted, and none are counted again."""
+    study, homes = folder / "study.toml", folder / "homes.csv"
+    study.write_text(STUDY.replace("max_rows = 3", f"max_rows = {rows}"), encoding="utf-8")
+    run("release", study, homes, "-o", folder / "out")
+    given = (study, homes, "-o", folder / "again", "--given", folder / "out")
+    assert "cost  nothing: the earlier release tells all of it" in run("check", *given)
+    assert "new      nothing: all of it was spent" in run("release", *given)
+    wider = STUDY.replace("zcdp = 0.5", "zcdp = 0.7").replace("max_rows = 3", f"max_rows = {rows}")
+    study.write_text(wider, encoding="utf-8")
+    for command in ("check", "release"):
+        arguments = [command, *map(str, given[:3]), str(folder / "more"), *map(str, given[4:])]
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 1 and "which does not keep which" in result.output
+
+
 def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:
     """It neither opens a dataset of households to persons, nor closes one to households."""
     study, homes = folder / "study.toml", folder / "homes.csv"

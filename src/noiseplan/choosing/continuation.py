@@ -163,11 +163,11 @@ class Continuation:
         """
         try:
             self._require_one_ledger(how)
+            if self.rest is None:  # and so no record is read, whosoever it is
+                return Checked((Finding("cost", "nothing: the earlier release tells all of it"),))
             self._require_the_same_people(data, how.get("person"))
         except PlanError as error:
             return Checked((Finding("earlier release", error.message, error),))
-        if self.rest is None:
-            return Checked((Finding("cost", "nothing: the earlier release tells all of it"),))
         return check(self.rest, data, how, built_on=self.earlier.recorded)
 
     def _require_the_same_people(self, data: object, person: str | None) -> None:

@@ -13,6 +13,7 @@ from pure_oracles import look
 
 import noiseplan as nz
 from noiseplan.errors import BudgetError, PlanError
+from noiseplan.mechanisms.tables import TablesMechanism
 from oracles import table_counts
 from workloads import ANY, random_workload
 
@@ -225,3 +226,24 @@ def test_budgets_at_the_ends_of_the_range() -> None:
         plan = nz.plan(PLAIN, budget=nz.PureDP(epsilon), noise="laplace")
         assert np.isfinite(plan.rmse)
         assert plan.privacy.pure_epsilon <= epsilon
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_plan_names_no_strategy_that_it_does_not_measure(seed: int) -> None:
+    """A tree, or p-identity, that came down to single values was named all the same."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 9, 3).tolist()
+    schema = nz.Schema({f"a{i}": nz.Ordinal(range(n)) for i, n in enumerate(sizes)})
+    factors = [nz.Identity(), nz.Prefix(), nz.Ranges()]
+    asked = [
+        nz.Query(
+            schema, {str(n): factors[rng.integers(3)] for n in rng.permutation(schema.names)[:2]}
+        )
+        for _ in range(3)
+    ]
+    plan = nz.plan(nz.Workload(asked), budget=nz.PureDP(1.0))
+    if isinstance(plan.mechanism, TablesMechanism):
+        views = [view for table in plan.mechanism.tables for view in table.views]
+        rows = [np.asarray(view.measure) for view in views if view.kind == "strategy"]
+        summed = any((np.count_nonzero(each, axis=1) > 1).any() for each in rows)
+        assert (plan.planner not in ("identity", "tables")) == summed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -365,6 +366,64 @@ def test_check_and_release_agree_where_nothing_new_is_measured(folder: Path, row
         arguments = [command, *map(str, given[:3]), str(folder / "more"), *map(str, given[4:])]
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 1 and "which does not keep which" in result.output
+
+
+def test_refusals_speak_of_the_unit(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10})
+    asked = nz.Query(schema, ["age"])
+    homes = {"age": [7] * 50, "home": [1] * 50}
+    on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
+    three, two = (
+        nz.plan(asked, budget=nz.zCDP(0.1), max_rows=rows).with_unit("household") for rows in (3, 2)
+    )
+    aware = nz.plan(asked, budget=nz.zCDP(0.1), max_rows=2, planner="dawa").with_unit("household")
+    three.release(homes, person="home", **on_record)
+    for call in (
+        lambda: two.release(homes, person="home", **on_record),
+        lambda: nz.adaptive([two, three]),
+        lambda: two.release(open_source(homes, schema, person="home", cap=3)),
+        lambda: nz.compare({"dawa": aware}, homes),
+        two.profile,
+    ):
+        with pytest.raises((PlanError, BudgetError)) as caught:
+            call()
+        assert not re.search(r"\bpersons?\b(?!=)|\bpeople\b", str(caught.value)), caught.value
+    told = str(
+        nz.plan(asked, budget=nz.zCDP(0.1))
+        .with_unit("household")
+        .check(CountTensor(schema, [9] * 10))
+    )
+    assert "for one household" in told and "person's only one" not in told
+
+
+def test_pure_epsilon_is_told_with_what_it_is_charged_as(folder: Path) -> None:
+    study = folder / "study.toml"
+    study.write_text(STUDY.replace("zcdp = 0.5", "pure_dp = 0.5"), encoding="utf-8")
+    told = run("check", study, folder / "homes.csv", "-o", folder / "out")
+    assert "pure ε = 0.5, charged as ρ = 0.125, for one household" in told
+    # √(2 · 1) and √(2 · 0.875), rounded down
+    assert "now    left ρ = 1 (a release of pure ε = 1.41421)" in told
+    assert "after  left ρ = 0.875 (a release of pure ε = 1.32287)" in told
+    for _ in range(2):
+        run("release", study, folder / "homes.csv", "-o", folder / f"out{_}")
+    study.write_text(STUDY.replace("zcdp = 0.5", "pure_dp = 2.0"), encoding="utf-8")
+    arguments = ["release", str(study), str(folder / "homes.csv"), "-o", str(folder / "more")]
+    refused = CliRunner().invoke(main, arguments).output
+    # Two releases of ε = 0.5 are ε = 1 together, and cost what one of ε = √0.5 does.
+    assert "spent ρ = 0.25 (as one release of pure ε = 0.707107)" in refused
+
+
+def test_one_noisy_number_is_one(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 2})
+    for how in (
+        {"budget": nz.zCDP(0.1)},
+        {"budget": nz.PureDP(0.1)},
+        {"budget": nz.zCDP(0.1), "planner": "workload"},
+    ):
+        plan = nz.plan(nz.Query(schema, []), **how)
+        release = plan.release({"age": [0, 1, 1]})
+        for text in (str(plan), str(release), repr(release.measurements)):
+            assert "1 noisy number" in text and "1 noisy numbers" not in text
 
 
 def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:

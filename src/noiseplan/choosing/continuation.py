@@ -30,11 +30,11 @@ ONE_SOURCE = (
 )
 OTHER_RECORDS = (
     remedy("argument", "person=", "[people] person")
-    + " would choose among the records of each person, and the earlier release counted others, or "
+    + " would choose among the records of each, and the earlier release counted others, or "
     "was read from a folder, which does not keep which: " + remedy("whole plan", ONE_SOURCE)
 )
 NOT_THE_SAME_RECORDS = (
-    "the earlier release counted some records of each person, chosen at random, and these data "
+    "the earlier release counted some records of each, chosen at random, and these data "
     "would show others: give it the same source, or the same data with the same "
     + remedy("argument", "person=", "[people] person")
     + " and number of records"
@@ -196,7 +196,7 @@ class Continuation:
         people = None if chosen is None else chosen.recalled()
         if chosen is not None and people is None:
             raise PlanError(
-                "the earlier release counted some records of each person, chosen at random, and "
+                "the earlier release counted some records of each, chosen at random, and "
                 "was pickled, copied or read from a folder, which does not keep which: make both "
                 "releases in one program, or release the whole plan: "
                 + remedy("whole plan", "plan.release(data, person=…)")

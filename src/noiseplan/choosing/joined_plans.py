@@ -180,8 +180,8 @@ def require_alike(plan: Plan, other: Plan) -> None:
         )
     if plan.max_rows != other.max_rows:
         raise PlanError(
-            f"the plans are priced for persons of {other.max_rows} and {plan.max_rows} records: "
-            f"plan all for the same"
+            f"the plans are priced for a {plan.unit} of {other.max_rows} and {plan.max_rows} "
+            f"records: plan all for the same"
         )
     if plan.unit != other.unit:
         raise PlanError(

@@ -125,7 +125,7 @@ def randomize(
         return
     reports = randomizer.reports(read)
     output.write_bytes(randomizer.packet(reports))
-    say(f"wrote {len(reports):,} reports of {randomizer.payload_bytes} bytes to {output}")
+    say(f"wrote {counted(len(reports), 'report')} of {randomizer.payload_bytes} bytes to {output}")
 
 
 def _spelling(study: Path, schema: Schema, outside: bool) -> Spelling:

@@ -101,8 +101,8 @@ def profile(plan: Plan) -> Profile:
         )
     if plan.max_rows > 1:
         raise PlanError(
-            "a profile says what one record pays in its cell, and people of this plan have up to "
-            f"{plan.max_rows} records: plan with max_rows=1"
+            f"a profile says what one record pays in its cell, and a {plan.unit} of this plan has "
+            f"up to {plan.max_rows} records: plan with max_rows=1"
         )
     if plan.schema.size > LISTED_CELLS:
         raise PlanError(

@@ -157,7 +157,7 @@ def opened(
     held, priced = getattr(source, "max_rows", 1), plan.max_rows
     if held > priced:
         raise PlanError(
-            f"the data hold up to {held} records of one person, and the plan is priced for "
+            f"the data hold up to {held} records of one {plan.unit}, and the plan is priced for "
             f"{priced}; open the data with cap={priced}, or plan for {held}"
         )
     return source

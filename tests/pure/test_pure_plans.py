@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pure_oracles import look
 import noiseplan as nz
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.mechanisms.tables import TablesMechanism
+from noiseplan.planning.planners import table_plans
 from oracles import table_counts
 from workloads import ANY, random_workload
 
@@ -247,3 +249,23 @@ def test_a_plan_names_no_strategy_that_it_does_not_measure(seed: int) -> None:
         rows = [np.asarray(view.measure) for view in views if view.kind == "strategy"]
         summed = any((np.count_nonzero(each, axis=1) > 1).any() for each in rows)
         assert (plan.planner not in ("identity", "tables")) == summed
+
+
+def test_few_rows_that_tell_many_values_apart_are_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """p-identity leaves next to nothing for single values then, and ended in a LinAlgError."""
+    schema = nz.Schema.from_sizes({"a": 100, "b": 2})
+    rows = np.arange(200).reshape(2, 100) % 78
+    asked = nz.Workload([nz.Query(schema, {"a": nz.Custom(rows)})])
+    with suppress(PlanError):  # which processors differ in
+        nz.plan(asked, budget=nz.PureDP(1.0), planner="p-identity")
+    for planner in ("auto", "workload"):
+        assert nz.plan(asked, budget=nz.PureDP(1.0), planner=planner).rmse > 0
+
+    def fails(*arguments: object) -> None:
+        raise np.linalg.LinAlgError("linearly dependent")
+
+    monkeypatch.setattr(table_plans, "_made", fails)
+    with pytest.raises(PlanError, match=r"planner='p-identity' finds no plan here.*planner='auto'"):
+        nz.plan(asked, budget=nz.PureDP(1.0), planner="p-identity")

@@ -28,6 +28,7 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.release.answers import Answer, Answers
+from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import Release, ReleaseOptions
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -268,6 +269,11 @@ class Look(Answers):
     @property
     def origin(self) -> str:
         return self.release.origin
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the noise came from."""
+        return self.release.provenance
 
     def answer(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False

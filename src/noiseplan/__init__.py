@@ -4,7 +4,14 @@ Near-optimal differentially private answers to linear queries, each with its exa
 declare a schema and a workload, plan under a budget or for targets, release, and ask.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.argv[:1] == ["-m"] and "noiseplan" in sys.orig_argv:
+    # `python -m noiseplan` loads all below before its own first line: Ctrl-C shows no traceback.
+    sys.excepthook = lambda kind, *found: (
+        None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *found)
+    )
 
 from noiseplan.errors import NoiseplanError
 from noiseplan.planning.objectives import (

@@ -410,7 +410,7 @@ def test_persons_of_several_records_are_priced_as_in_the_plans(measured_plans: l
     assert left.privacy.pcost == pytest.approx(
         9 * plan(2, noise="discrete").given(plan(1, noise="discrete").release(data())).privacy.pcost
     )
-    with pytest.raises(nz.NoiseplanError, match="persons of 1 and 3 records"):
+    with pytest.raises(nz.NoiseplanError, match="a person of 1 and 3 records"):
         nz.adaptive([plan(1, noise="discrete"), plans[1]])
     rebased = nz.adaptive(plans, common_rows=True)
     for ours, theirs in zip(rebased.plans, plans, strict=True):

@@ -51,6 +51,21 @@ def test_without_data(folder: Path) -> None:
     assert rows[1]["seconds_release"] is None
 
 
+def test_a_usual_planner_that_cannot_plan_the_study_is_left_out(tmp_path: Path) -> None:
+    """Nobody asked for it, and the study has no fault."""
+    study = tmp_path / "study.toml"
+    long = STUDY.replace("to = 15", "to = 20000").replace('"ranges"', '"prefix"')
+    study.write_text(long.replace("pure_dp = 0.5", "zcdp = 0.5"), encoding="utf-8")
+    reason = "'day' has 20,001 values, and at most 8,192 are planned by [plan] planner"
+    text = run(study).output
+    assert "Comparison of 1 plan over" in text and f"identity is left out: {reason}" in text
+    found = json.loads(run(study, "--json").stdout)
+    assert [row["plan"] for row in found["plans"]] == ["auto"]
+    assert found["left_out"]["identity"].startswith(reason)
+    asked = run(study, "--planner", "identity", code=1).output
+    assert f"Error: --planner identity: {reason}" in asked
+
+
 def test_data_aware_planners_on_public_data(folder: Path) -> None:
     arguments = [folder / "study.toml", folder / "public.csv", "--planner", "dawa", "--runs", 5]
     text = run(*arguments, "--planner", "auto", "--chart", folder / "picture.svg").output

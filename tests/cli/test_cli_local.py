@@ -108,6 +108,29 @@ def test_numbers_are_written_as_the_study_says(
     assert "declares other attributes than the device has" in refused.output
 
 
+@pytest.mark.parametrize("text", ["1.234", "1,234", "1 234", "1'234", "1_234", "1.234,5"])
+def test_numbers_of_two_meanings_need_the_study(tmp_path: Path, text: str) -> None:
+    """Read as usual 1.234 fell into the first bin, and 1,234 among the others."""
+    study, plan, device = tmp_path / "study.toml", tmp_path / "plan", tmp_path / "device"
+    wages = 'wage = { binned = [0, 100, 10000] }\nyear = { categorical = [1234, 5], other = "no" }'
+    tables = '[[tables]]\nquery = "wage, year"\n[budget]\npure_dp = 1.0\n'
+    study.write_text(f"[schema]\n{wages}\n{tables}[data]\nthousands = ','\n", encoding="utf-8")
+    assert run("plan", study, "-o", plan, "--device", device).exit_code == 0
+    users, reports = tmp_path / "users.csv", tmp_path / "reports"
+    asked = [("wage", "year=5"), ("year", "wage=7")]
+    for name, other in asked[: 1 if text.endswith(",5") else 2]:  # 1234.5 is no year
+        refused = run("randomize", device, f"{name}={text}", other)
+        assert refused.exit_code == 1 and "--study STUDY.toml" in refused.output
+        assert f"a number of {name!r} can be read in two ways" in refused.output
+        rows = [f"{name};{other.partition('=')[0]}", f"{text};{other.partition('=')[2]}"]
+        users.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        refused = run("randomize", device, "--data", users, "-o", reports)
+        assert "can be read in two ways" in refused.output and not reports.exists()
+    assert run("randomize", device, "wage=1234.5", "year=1234").exit_code == 0
+    assert run("randomize", device, "wage=12.5", "year=1").exit_code == 0
+    assert run("randomize", device, "wage=1,234", "year=1,234", "--study", study).exit_code == 0
+
+
 def check_conditions(kept: Path) -> None:
     """The same rows as a question that asks for the same, and the errors of `noiseplan answer`."""
     for where, question in (

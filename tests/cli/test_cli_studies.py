@@ -318,6 +318,27 @@ def test_an_interruption_while_it_is_loaded_is_quiet(module: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.parametrize("module", ["numpy", "noiseplan.schema", "click", "noiseplan.cli"])
+def test_an_interruption_of_the_module_is_quiet(module: str, tmp_path: Path) -> None:
+    """`python -m noiseplan` loads the package before its own first line; other errors are shown."""
+    for error, told in (("KeyboardInterrupt", ""), ("RuntimeError", "RuntimeError")):
+        (tmp_path / "sitecustomize.py").write_text(
+            f"import sys\n"
+            f"class Interrupted:\n"
+            f"    def find_spec(self, name, *where):\n"
+            f"        if name == {module!r}:\n"
+            f"            raise {error}\n"
+            f"sys.meta_path.insert(0, Interrupted())\n"
+        )
+        where = os.pathsep.join([str(tmp_path), *sys.path])
+        done = subprocess.run(
+            [sys.executable, "-m", "noiseplan"], capture_output=True, text=True, check=False,
+            env=os.environ | {"PYTHONPATH": where},
+        )  # fmt: skip
+        assert done.returncode != 0 and done.stdout == ""
+        assert done.stderr.strip().endswith(told) and bool(done.stderr) == bool(told)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["while counting", "while writing"])
 def test_an_interruption_leaves_nothing_half_written(

@@ -186,7 +186,7 @@ def test_what_a_plan_cannot_answer_is_refused(plans: list[nz.Plan]) -> None:
 def test_people_need_a_column(plans: list[nz.Plan]) -> None:
     several = nz.plan(ASKED, budget=nz.zCDP(0.5), max_rows=2)
     records = {"a": [0, 1], "b": [2, 2], "id": [1, 1]}
-    with pytest.raises(PlanError, match="people with up to 2 records"):
+    with pytest.raises(PlanError, match="each person with up to 2 records"):
         nz.compare([several], records, simulate=True)
     with pytest.raises(DataError, match="person column 'name'"):
         nz.compare([several], records, person="name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from pure_oracles import look
 
 import noiseplan as nz
 from noiseplan.errors import BudgetError, PlanError
+from noiseplan.mechanisms.tables import TablesMechanism
+from noiseplan.planning.planners import table_plans
 from oracles import table_counts
 from workloads import ANY, random_workload
 
@@ -225,3 +228,44 @@ def test_budgets_at_the_ends_of_the_range() -> None:
         plan = nz.plan(PLAIN, budget=nz.PureDP(epsilon), noise="laplace")
         assert np.isfinite(plan.rmse)
         assert plan.privacy.pure_epsilon <= epsilon
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_plan_names_no_strategy_that_it_does_not_measure(seed: int) -> None:
+    """A tree, or p-identity, that came down to single values was named all the same."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 9, 3).tolist()
+    schema = nz.Schema({f"a{i}": nz.Ordinal(range(n)) for i, n in enumerate(sizes)})
+    factors = [nz.Identity(), nz.Prefix(), nz.Ranges()]
+    asked = [
+        nz.Query(
+            schema, {str(n): factors[rng.integers(3)] for n in rng.permutation(schema.names)[:2]}
+        )
+        for _ in range(3)
+    ]
+    plan = nz.plan(nz.Workload(asked), budget=nz.PureDP(1.0))
+    if isinstance(plan.mechanism, TablesMechanism):
+        views = [view for table in plan.mechanism.tables for view in table.views]
+        rows = [np.asarray(view.measure) for view in views if view.kind == "strategy"]
+        summed = any((np.count_nonzero(each, axis=1) > 1).any() for each in rows)
+        assert (plan.planner not in ("identity", "tables")) == summed
+
+
+def test_few_rows_that_tell_many_values_apart_are_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """p-identity leaves next to nothing for single values then, and ended in a LinAlgError."""
+    schema = nz.Schema.from_sizes({"a": 100, "b": 2})
+    rows = np.arange(200).reshape(2, 100) % 78
+    asked = nz.Workload([nz.Query(schema, {"a": nz.Custom(rows)})])
+    with suppress(PlanError):  # which processors differ in
+        nz.plan(asked, budget=nz.PureDP(1.0), planner="p-identity")
+    for planner in ("auto", "workload"):
+        assert nz.plan(asked, budget=nz.PureDP(1.0), planner=planner).rmse > 0
+
+    def fails(*arguments: object) -> None:
+        raise np.linalg.LinAlgError("linearly dependent")
+
+    monkeypatch.setattr(table_plans, "_made", fails)
+    with pytest.raises(PlanError, match=r"planner='p-identity' finds no plan here.*planner='auto'"):
+        nz.plan(asked, budget=nz.PureDP(1.0), planner="p-identity")

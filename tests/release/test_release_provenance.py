@@ -16,6 +16,7 @@ from noiseplan.mechanisms.partition.mechanism import PartitionMechanism
 from noiseplan.noise import Noise, SeededSource, SystemSource
 from noiseplan.planning.planners.dawa import plan_buckets
 from noiseplan.storage.files import file_hash
+from noiseplan.storage.folder_check import check_folder
 from noiseplan.storage.plans import read_plan, write_plan
 
 SCHEMA = nz.Schema.from_sizes({"v": 4})
@@ -104,3 +105,41 @@ def test_saved_numbers_for_queries_are_one_positive_number_each(tmp_path: Path, 
     for wrong in (np.ones(2), np.ones((1, 1)), np.array([np.nan]), np.zeros(1), -np.ones(1)):
         with pytest.raises(StorageError, match=name):
             read_plan(content, arrays | {name: wrong}, 10)
+
+
+@pytest.mark.parametrize("how", [{"seed": 1}, {"noise": "gaussian"}, {}])
+def test_files_and_frames_of_simulations_are_marked(how: dict[str, object], tmp_path: Path) -> None:
+    """A table that is passed on alone says that it protects nobody; CSV files stay plain tables."""
+    schema = nz.Schema.from_sizes({"v": 3, "w": 2})
+    asked = nz.Workload.marginals(schema, up_to=2)
+    noise = {"noise": how["noise"]} if "noise" in how else {}
+    plan = nz.plan(asked, budget=nz.zCDP(0.5), **noise)
+    records = {"v": [0, 1, 2] * 40, "w": [0, 1] * 60}
+    release = plan.release(records, seed=how.get("seed"))
+    warning = release.provenance.warning
+    assert bool(warning) == bool(how)
+    look = nz.adaptive([plan, nz.plan(asked, budget=nz.zCDP(0.7), **noise)]).look(
+        records, seed=how.get("seed")
+    )
+    release.save(tmp_path / "out")
+    again = nz.load(tmp_path / "out")
+    for made in (release, again, release.valid(), look):
+        told = "" if made is not look else look.release.provenance.warning
+        expected = {"warning": told or warning} if how else {}
+        assert made.table("v", frame="pandas").attrs == expected
+        metadata = made.table("v", frame="pyarrow").schema.metadata or {}
+        assert {k.decode(): v.decode() for k, v in metadata.items()} == expected
+        made.table("v", frame="polars")
+    for frame in (
+        release.answer("v").frame("pandas"),
+        release.mean("v", values=[1, 2, 3]).frame("pandas"),
+    ):
+        assert frame.attrs == ({"warning": warning} if how else {})
+    release.valid().save(tmp_path / "valid")
+    for folder in (tmp_path / "out" / "tables", tmp_path / "valid"):
+        mark = folder / "NOT-FOR-PUBLISHING.txt"
+        assert mark.exists() == bool(how)
+        assert not how or mark.read_text(encoding="utf-8") == f"{warning}\n"
+        for path in folder.glob("*.csv"):
+            assert "publishing" not in path.read_text(encoding="utf-8")
+    check_folder(tmp_path / "out")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from noiseplan.statistics.quantiles import Curve, _reached
 from noiseplan.statistics.quotients import Quotient
+from noiseplan.words.hints import in_command_line
 
 SCHEMA = nz.Schema(
     {
@@ -447,3 +448,28 @@ def test_advice_names_the_coarsest_table_that_does(statistic: str) -> None:
         release.ask(statistic)
     advised = nz.Workload([nz.Query(schema, ["age", "county"])])
     assert nz.plan(advised, budget=nz.zCDP(1.0)).release(people, seed=1).ask(statistic).rows
+
+
+def test_advice_on_medians_of_places_can_be_followed() -> None:
+    """It led in a circle: from the attribute to its levels, and back to the attribute."""
+    geo = nz.Hierarchical({"tract": ["a1", "a2", "b1"], "county": ["a", "a", "b"]})
+    schema = nz.Schema({"home": geo, "age": nz.Ordinal(range(5))})
+    plan = nz.plan(nz.Query(schema, ["home", "age"]), budget=nz.zCDP(0.5))
+    release = plan.release(np.full((3, 5), 40))
+    for ask, name in (
+        (release.median, "home"),
+        (release.median, "tract"),
+        (release.median, "county"),
+        (lambda name: release.quantile(name, 0.25), "county"),
+        (release.mean, "county"),
+    ):
+        with pytest.raises(nz.errors.QueryError) as caught:
+            ask(name)
+        told = str(caught.value)
+        assert f"the values of {name!r} are places of a hierarchy and have no order" in told
+        call = re.search(r"median\(.*?\)", told)
+        assert call is not None and "Level(" not in told
+        followed = eval(f"release.{call[0]}", {"release": release})
+        assert len(followed.estimate) == (2 if name == "county" else 3)
+        command = in_command_line(caught.value)
+        assert f'"median(age), {name}"' in command and "{ levels = [...] }" in command

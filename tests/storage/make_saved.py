@@ -35,6 +35,7 @@ from saved_facts import (
 )
 
 import noiseplan as nz
+from noiseplan.counting import CountTensor
 from noiseplan.errors import NoiseplanError
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import Noise, SeededSource
@@ -134,6 +135,14 @@ def planned(workload: nz.Workload, data: Any = None, person: str | None = None, 
     if data is None:
         data = COUNTS if workload.schema == SCHEMA else LINE_COUNTS
     return nz.plan(workload, **how).release(data, person=person, seed=11)
+
+
+def counted_for(unit: str, person: str | None = None, **how: Any) -> nz.Release:
+    """A seeded release of one record of each person, or other unit."""
+    asked = nz.Workload([nz.Query(SCHEMA, {"age": nz.Prefix()})])
+    plan = nz.plan(asked, budget=ZCDP, noise=D, **how).with_unit(unit)
+    data = CountTensor(SCHEMA, COUNTS) if person is None else people()
+    return plan.release(data, person=person, seed=11)
 
 
 def places(**how: Any) -> nz.Release:
@@ -318,6 +327,10 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "persons-discrete": lambda: planned(TWO, people(), "who", budget=ZCDP, noise=D, max_rows=3),
     "persons-one": lambda: planned(ONE, people(), "who", budget=ZCDP, noise=D),
     "persons-pure": lambda: planned(ONE, people(), "who", budget=PURE, noise=D, max_rows=2),
+    "persons-owned": lambda: counted_for("person", "who"),
+    "persons-households": lambda: counted_for("household", "who"),
+    "persons-households-counted": lambda: counted_for("household"),
+    "persons-owned-dawa": lambda: counted_for("person", "who", planner=nz.Dawa(longest=2)),
     # one matrix over all cells
     "optimal-discrete": lambda: planned(RANGES, budget=ZCDP, noise=D, planner="optimal"),
     "optimal-float": lambda: planned(PREFIX, budget=ZCDP, noise=G, planner="optimal"),

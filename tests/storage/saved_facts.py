@@ -34,6 +34,7 @@ from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import SeededSource
+from noiseplan.storage.table_files import MARK
 
 KINDS = Path(__file__).parent / "kinds"
 MOST = 20  # numbers of a list that are kept; of more, these and the sum of all
@@ -189,12 +190,18 @@ def certificate_facts(folder: Path) -> Facts:
     """The certificate without its date and versions, and the files that a folder lists."""
     content = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
     words = (folder / "certificate.txt").read_text(encoding="utf-8").splitlines()
-    files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    files = sorted(name for name in names if name != f"tables/{MARK}")  # which came later
     return {
         "certificate": {k: v for k, v in content.items() if k not in ("made", "software")},
-        "certificate in words": [_grammar(line) for line in words if line[:5] != "Made "],
+        "certificate in words": [_grammar(line) for line in words if not _since(line)],
         "files": files,
     }
+
+
+def _since(line: str) -> bool:
+    """Whether a line is a date, or said since of records that are not counted."""
+    return line.startswith(("Made ", "Of each ", "Numbers may be lower "))
 
 
 def same_folders(one: Path, other: Path) -> None:

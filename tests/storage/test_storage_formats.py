@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from noiseplan.storage.folder_check import check_folder
 
 FOLDERS = sorted((Path(__file__).parent / "saved").iterdir())
 
@@ -41,3 +42,11 @@ def test_every_format_has_its_folders() -> None:
 
     for number in range(1, FORMAT + 1):
         assert any(folder.name.startswith(f"format-{number}-") for folder in FOLDERS)
+
+
+def test_counts_that_were_certified_for_records_are_whole() -> None:
+    """Certificates of one record of each household once spoke of records, if counts were given."""
+    folder = Path(__file__).parent / "certificates" / "households-as-records"
+    assert "protected: one record." in (folder / "certificate.txt").read_text(encoding="utf-8")
+    plan = check_folder(folder).release.plan
+    assert plan.unit == "household" and not plan.of_records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from scipy.stats import norm
 
 import noiseplan as nz
 from noiseplan.cli import main
-from noiseplan.counting import open_source
+from noiseplan.counting import CountTensor, open_source
 from noiseplan.errors import BudgetError, PlanError, StorageError
 from noiseplan.ledger.events import Reserved, act_json, read_act
 from noiseplan.privacy.conversions import zcdp_delta
-from noiseplan.storage.plans import _read_unit
+from noiseplan.storage.plans import with_saved_unit
 from noiseplan.study import StudyError, read_study
 
 STUDY = """\
@@ -169,6 +170,8 @@ def test_a_household_is_promised_nothing_where_nobody_says_whose_records_they_ar
     on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
     homes = {"age": [7] * 50, "home": [1] * 50}
     told = "for each household with up to 1 record: say whose record each is"
+    with pytest.raises(PlanError, match=r"counts of no more are given as CountTensor\("):
+        plan.release([9] * 10, **on_record)
     for data in (homes, open_source(homes, schema)):
         with pytest.raises(PlanError, match=told):
             plan.release(data, **on_record)
@@ -205,6 +208,222 @@ def test_what_is_made_of_plans_for_households_is_for_households(folder: Path) ->
     for mixed in (lambda: nz.adaptive([one, persons[1]]), lambda: persons[1].given(more)):
         with pytest.raises(PlanError, match=told):
             mixed()
+
+
+OF_ONE = "Neighbouring data sets differ by all records of one "
+
+
+def test_the_privacy_of_a_plan_says_whose_records_they_are(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10, "sex": 2})
+    one, two = (nz.Workload.marginals(schema, k=k) for k in (1, 2))
+    budget = nz.zCDP(0.1)
+    for records in (1, 3):
+        several = {"max_rows": records}
+        plan, other = (nz.plan(w, budget=budget, **several) for w in (one, two))
+        assert (OF_ONE in plan.privacy.describe()) == (records > 1)
+        assert plan.privacy == nz.Guarantee(plan.privacy.pcost, "zcdp")  # the price is a number
+        for unit in ("person", "household"):
+            mine, wider = plan.with_unit(unit), other.with_unit(unit)
+            both = nz.adaptive([mine, wider]).privacy
+            added = mine.privacy.compose(wider.privacy)
+            for privacy in (mine.privacy, mine.privacy.as_zcdp, both, added):
+                assert privacy.describe().endswith(OF_ONE + unit + ".")
+        mixed = mine.privacy.compose(nz.plan(one, budget=budget).privacy)
+        assert mixed.describe().endswith("adding or removing one record.")
+    pure = nz.plan(one, budget=nz.PureDP(1.0), neighbours="replace", max_rows=2).privacy
+    told = "by what the records of one person say, not by how many there are."
+    for privacy in (pure, pure.compose(pure)):
+        assert privacy.describe().endswith(told)
+
+
+@pytest.mark.parametrize("planner", ["auto", "dawa"])
+def test_a_loaded_plan_says_whose_records_they_are(folder: Path, planner: str) -> None:
+    """One record of each person counts: it was said to be for records again."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    asked = nz.Workload([nz.Query(schema, {"age": nz.Prefix()})])
+    plan = nz.plan(asked, budget=nz.zCDP(0.5), planner=planner)
+    assert plan.hash() != plan.with_unit("person").hash()
+    homes = {"age": [7] * 50, "home": [1, 2] * 25}
+    for unit in ("person", "household"):
+        made = plan.with_unit(unit).release(homes, person="home")
+        made.save(folder / unit)
+        loaded = nz.load(folder / unit).plan
+        assert loaded.owned and not loaded.of_records and loaded.unit == unit
+        assert loaded.privacy.describe() == made.plan.privacy.describe()
+        assert f"all records of one {unit}, of which one counts" in str(loaded)
+    plan.release(homes, person="home").save(folder / "records")
+    loaded = nz.load(folder / "records").plan
+    assert loaded.of_records and loaded.hash() == plan.hash()
+
+
+@pytest.mark.parametrize(("rows", "some"), [(1, "one record was"), (3, "at most 3 records were")])
+def test_publications_say_that_further_records_are_left_out(
+    folder: Path, rows: int, some: str
+) -> None:
+    """And never how many they were, which is told by no noise."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.1), max_rows=rows)
+    texts = []
+    for name, records in (("few", 2), ("many", 90)):
+        homes = {"age": [7] * records, "home": [1] * records}
+        plan.with_unit("household").release(homes, person="home").save(folder / name)
+        run("report", folder / name, "-o", folder / f"{name}.html")
+        certified = (folder / name / "certificate.txt").read_text(encoding="utf-8")
+        texts.append([line for line in certified.splitlines() if "record" in line])
+        told = f"Of each household {some} counted, drawn at random; any others are left out."
+        page = (folder / f"{name}.html").read_text(encoding="utf-8")
+        assert told in certified and page.count(told) == 2  # beside the promise, and in it
+        assert "intervals do not cover it" in certified and "do not cover it." in page
+    assert texts[0] == texts[1]
+    plan.release(CountTensor(schema, [9] * 10)).save(folder / "counts")
+    assert "left out" not in (folder / "counts" / "certificate.txt").read_text(encoding="utf-8")
+
+
+def test_counts_of_a_plan_for_households_are_certified_for_them(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.1)).with_unit("household")
+    plan.release(CountTensor(schema, [9] * 10)).save(folder / "out")
+    certified = json.loads((folder / "out" / "certificate.json").read_text(encoding="utf-8"))
+    checked = json.loads(run("show", folder / "out", "--check", "--json"))
+    told = "one household, of whom one record is counted"
+    assert checked["recomputed"]["unit"] == certified["privacy"]["unit"] == told
+
+
+def test_records_and_persons_of_one_record_are_not_joined() -> None:
+    schema = nz.Schema.from_sizes({"age": 10, "sex": 2})
+    one, two = (nz.plan(nz.Workload.marginals(schema, k=k), budget=nz.zCDP(0.1)) for k in (1, 2))
+    counts = CountTensor(schema, [[9] * 2] * 10)
+    told = "one plan is for single records, and the other counts one record of each person"
+    mine = two.with_unit("person")
+    for mixed in (
+        lambda: nz.adaptive([one, mine]),
+        lambda: mine.given(one.release(counts)),
+        lambda: two.given(one.with_unit("person").release(counts)),
+    ):
+        with pytest.raises(PlanError, match=told):
+            mixed()
+    # Whose records were counted is known of what was released with `person=`, whatever was planned.
+    records = {"age": [7] * 50, "sex": [0, 1] * 25, "who": list(range(50))}
+    for plan in (two, mine):
+        first = one.release(records, person="who")
+        assert plan.given(first).release(records, person="who").plan.of_records == plan.of_records
+
+
+def test_forgetting_whose_records_they_are_is_refused_where_the_ledger_knows(folder: Path) -> None:
+    """All records of a person would count, at the price of one."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
+    on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
+    records = {"age": [7] * 50, "who": [1] * 50}
+    plan.release(records, **on_record)  # nobody has said anything yet
+    plan.release(records, person="who", **on_record)
+    ledger = nz.Ledger(folder / "a.ledger")
+    assert [entry.owned for entry in ledger.entries()] == [False, True]
+    assert {entry.unit for entry in ledger.entries()} == {"person"}
+    before = ledger.head()
+    told = (
+        r"charged for a person of whom one record counts \(entry \d.* release\(data, person='id'\)"
+    )
+    for data in (records, open_source(records, schema), [9] * 10):
+        with pytest.raises(PlanError, match=told):
+            plan.release(data, **on_record)
+        assert not plan.check(data, **on_record).ok
+    assert ledger.head() == before
+    for data in (open_source(records, schema, person="who"), CountTensor(schema, [9] * 10)):
+        plan.release(data, **on_record)
+    (folder / "study.toml").write_text(
+        STUDY.partition("[people]")[0] + STUDY[STUDY.index("[ledger]") :]
+    )
+    result = CliRunner().invoke(
+        main, ["release", str(folder / "study.toml"), str(folder / "homes.csv"), "-o", "out"]
+    )
+    assert result.exit_code == 1 and '[people] person = "id" in the study' in result.output
+
+
+def test_records_by_hand_and_of_earlier_programs_close_nothing(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10})
+    ledger = nz.Ledger(folder / "a.ledger")
+    ledger.spend("homes", nz.Guarantee(0.01, "zcdp"))
+    act = Reserved("homes", nz.Guarantee(0.01, "zcdp"), "", "a plan", tables=(("age", "age"),))
+    ledger._history.add(lambda _: act)
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
+    plan.release({"age": [7] * 50}, ledger=ledger, dataset="homes")
+    assert not any(entry.owned for entry in ledger.entries())
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_check_and_release_agree_where_nothing_new_is_measured(folder: Path, rows: int) -> None:
+    """A folder does not know which records were counted, and none are counted again."""
+    study, homes = folder / "study.toml", folder / "homes.csv"
+    study.write_text(STUDY.replace("max_rows = 3", f"max_rows = {rows}"), encoding="utf-8")
+    run("release", study, homes, "-o", folder / "out")
+    given = (study, homes, "-o", folder / "again", "--given", folder / "out")
+    assert "cost  nothing: the earlier release tells all of it" in run("check", *given)
+    assert "new      nothing: all of it was spent" in run("release", *given)
+    wider = STUDY.replace("zcdp = 0.5", "zcdp = 0.7").replace("max_rows = 3", f"max_rows = {rows}")
+    study.write_text(wider, encoding="utf-8")
+    for command in ("check", "release"):
+        arguments = [command, *map(str, given[:3]), str(folder / "more"), *map(str, given[4:])]
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 1 and "which does not keep which" in result.output
+
+
+def test_refusals_speak_of_the_unit(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 10})
+    asked = nz.Query(schema, ["age"])
+    homes = {"age": [7] * 50, "home": [1] * 50}
+    on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
+    three, two = (
+        nz.plan(asked, budget=nz.zCDP(0.1), max_rows=rows).with_unit("household") for rows in (3, 2)
+    )
+    aware = nz.plan(asked, budget=nz.zCDP(0.1), max_rows=2, planner="dawa").with_unit("household")
+    three.release(homes, person="home", **on_record)
+    for call in (
+        lambda: two.release(homes, person="home", **on_record),
+        lambda: nz.adaptive([two, three]),
+        lambda: two.release(open_source(homes, schema, person="home", cap=3)),
+        lambda: nz.compare({"dawa": aware}, homes),
+        two.profile,
+    ):
+        with pytest.raises((PlanError, BudgetError)) as caught:
+            call()
+        assert not re.search(r"\bpersons?\b(?!=)|\bpeople\b", str(caught.value)), caught.value
+    told = str(
+        nz.plan(asked, budget=nz.zCDP(0.1))
+        .with_unit("household")
+        .check(CountTensor(schema, [9] * 10))
+    )
+    assert "for one household" in told and "person's only one" not in told
+
+
+def test_pure_epsilon_is_told_with_what_it_is_charged_as(folder: Path) -> None:
+    study = folder / "study.toml"
+    study.write_text(STUDY.replace("zcdp = 0.5", "pure_dp = 0.5"), encoding="utf-8")
+    told = run("check", study, folder / "homes.csv", "-o", folder / "out")
+    assert "pure ε = 0.5, charged as ρ = 0.125, for one household" in told
+    # √(2 · 1) and √(2 · 0.875), rounded down
+    assert "now    left ρ = 1 (a release of pure ε = 1.41421)" in told
+    assert "after  left ρ = 0.875 (a release of pure ε = 1.32287)" in told
+    for _ in range(2):
+        run("release", study, folder / "homes.csv", "-o", folder / f"out{_}")
+    study.write_text(STUDY.replace("zcdp = 0.5", "pure_dp = 2.0"), encoding="utf-8")
+    arguments = ["release", str(study), str(folder / "homes.csv"), "-o", str(folder / "more")]
+    refused = CliRunner().invoke(main, arguments).output
+    # Two releases of ε = 0.5 are ε = 1 together, and cost what one of ε = √0.5 does.
+    assert "spent ρ = 0.25 (as one release of pure ε = 0.707107)" in refused
+
+
+def test_one_noisy_number_is_one(folder: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 2})
+    for how in (
+        {"budget": nz.zCDP(0.1)},
+        {"budget": nz.PureDP(0.1)},
+        {"budget": nz.zCDP(0.1), "planner": "workload"},
+    ):
+        plan = nz.plan(nz.Query(schema, []), **how)
+        release = plan.release({"age": [0, 1, 1]})
+        for text in (str(plan), str(release), repr(release.measurements)):
+            assert "1 noisy number" in text and "1 noisy numbers" not in text
 
 
 def test_a_charge_by_hand_names_no_unit(folder: Path) -> None:
@@ -277,7 +496,7 @@ def test_what_is_no_unit(folder: Path, unit: str) -> None:
     with pytest.raises(BudgetError, match="a unit is a word or two"):
         plan.with_unit(unit)
     with pytest.raises(StorageError, match="a unit is a word or two"):
-        _read_unit(unit)
+        with_saved_unit(plan, unit)
     text = STUDY.replace('"household"', "'" + unit.replace("\n", " 1 ") + "'")
     (folder / "study.toml").write_text(text, encoding="utf-8")
     with pytest.raises(StudyError, match=r"study.toml:10: people.unit"):

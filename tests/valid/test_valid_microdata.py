@@ -53,6 +53,9 @@ assert made.rows == size and len(made.frame) == size
 assert "for simulation; drawn from seed 1, so NOT PRIVATE" in made.warning
 assert str(made).endswith(made.warning)
 assert made.frame.columns == ["age", "job", "sex"]
+from pathlib import Path
+mark = Path("people.parquet.NOT-FOR-PUBLISHING.txt")
+assert mark.read_text("utf-8") == made.warning + "\\n"
 back = pl.read_parquet("people.parquet")
 assert back.equals(made.frame)
 

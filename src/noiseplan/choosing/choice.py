@@ -28,6 +28,7 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.release.answers import Answer, Answers
+from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import Release, ReleaseOptions
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -269,6 +270,11 @@ class Look(Answers):
     def origin(self) -> str:
         return self.release.origin
 
+    @property
+    def provenance(self) -> Provenance:
+        """Where the noise came from."""
+        return self.release.provenance
+
     def answer(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
     ) -> Answer:
@@ -378,7 +384,7 @@ class Look(Answers):
         """
         paid = min(Fraction(self.privacy.pcost), self._paid.price)
         left = fraction_down(Fraction(total.pcost) - paid)
-        return Guarantee(max(0.0, left), total.law, total.neighbours)
+        return replace(total, pcost=max(0.0, left))
 
     def _measured(self, rest: Plan, what: str) -> Release:
         """What is left, at the price of the difference where that is right, else at its own."""

@@ -30,11 +30,11 @@ ONE_SOURCE = (
 )
 OTHER_RECORDS = (
     remedy("argument", "person=", "[people] person")
-    + " would choose among the records of each person, and the earlier release counted others, or "
+    + " would choose among the records of each, and the earlier release counted others, or "
     "was read from a folder, which does not keep which: " + remedy("whole plan", ONE_SOURCE)
 )
 NOT_THE_SAME_RECORDS = (
-    "the earlier release counted some records of each person, chosen at random, and these data "
+    "the earlier release counted some records of each, chosen at random, and these data "
     "would show others: give it the same source, or the same data with the same "
     + remedy("argument", "person=", "[people] person")
     + " and number of records"
@@ -81,7 +81,9 @@ class Continuation:
             raise PlanError(
                 f"given() takes an earlier release of the same data, found {type(earlier).__name__}"
             )
-        require_alike(plan, earlier.plan)
+        # Whose records they are is kept with those that were counted, if the plan did not say it.
+        owned = earlier.plan.owned if earlier.choice is None else plan.owned
+        require_alike(plan, replace(earlier.plan, owned=owned))
         target, have = plan.mechanism, earlier.plan.mechanism
         try:
             family = family_for([target, have], plan.privacy.neighbours)
@@ -102,13 +104,13 @@ class Continuation:
     @property
     def privacy(self) -> Guarantee:
         """What is still to be spent."""
-        own = self.plan.privacy
-        return Guarantee(0.0, own.law, own.neighbours) if self.rest is None else self.rest.privacy
+        return replace(self.plan.privacy, pcost=0.0) if self.rest is None else self.rest.privacy
 
     @property
     def total(self) -> Guarantee:
         """What the earlier release and this one cost together."""
-        return self.earlier.plan.privacy.compose(self.privacy)
+        both = self.earlier.plan.privacy.compose(self.privacy)
+        return replace(both, whose=self.plan.privacy.whose)
 
     @property
     def saved(self) -> float:
@@ -161,11 +163,11 @@ class Continuation:
         """
         try:
             self._require_one_ledger(how)
+            if self.rest is None:  # and so no record is read, whosoever it is
+                return Checked((Finding("cost", "nothing: the earlier release tells all of it"),))
             self._require_the_same_people(data, how.get("person"))
         except PlanError as error:
             return Checked((Finding("earlier release", error.message, error),))
-        if self.rest is None:
-            return Checked((Finding("cost", "nothing: the earlier release tells all of it"),))
         return check(self.rest, data, how, built_on=self.earlier.recorded)
 
     def _require_the_same_people(self, data: object, person: str | None) -> None:
@@ -194,7 +196,7 @@ class Continuation:
         people = None if chosen is None else chosen.recalled()
         if chosen is not None and people is None:
             raise PlanError(
-                "the earlier release counted some records of each person, chosen at random, and "
+                "the earlier release counted some records of each, chosen at random, and "
                 "was pickled, copied or read from a folder, which does not keep which: make both "
                 "releases in one program, or release the whole plan: "
                 + remedy("whole plan", "plan.release(data, person=…)")

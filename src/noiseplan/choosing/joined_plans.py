@@ -103,12 +103,12 @@ class Origin:
     noise: str
     max_rows: int
     unit: str = PERSON
-    owned: bool = False
+    of_records: bool = True
 
     @classmethod
     def like(cls, plan: Plan, planner: str, objective: str, noise: str) -> Origin:
         """For those that a plan is for."""
-        return cls(planner, objective, noise, plan.max_rows, plan.unit, plan.owned)
+        return cls(planner, objective, noise, plan.max_rows, plan.unit, plan.of_records)
 
 
 def described(
@@ -126,7 +126,7 @@ def described(
     figures = RowFigures(answered.design, mechanism)
     made = Candidate(origin.planner, mechanism, privacy, figures, Stated(0.0, proved=False))
     plan = finish_stated(made, Recorded(origin.objective), origin.noise, origin.max_rows)
-    return replace(plan, unit=origin.unit, owned=origin.owned)
+    return plan if origin.of_records else plan.with_unit(origin.unit)
 
 
 def _measured(mechanism: Mechanism) -> Union:
@@ -140,7 +140,8 @@ def _measured(mechanism: Mechanism) -> Union:
 
 def guarantee_of(mechanism: Mechanism, like: Plan) -> Guarantee:
     """What a mechanism costs, with neighbours and records of a person as in the plan `like`."""
-    return cost_of([mechanism], like.privacy.neighbours, like.max_rows)
+    cost = cost_of([mechanism], like.privacy.neighbours, like.max_rows)
+    return replace(cost, whose=like.privacy.whose)
 
 
 def require_alike(plan: Plan, other: Plan) -> None:
@@ -179,12 +180,19 @@ def require_alike(plan: Plan, other: Plan) -> None:
         )
     if plan.max_rows != other.max_rows:
         raise PlanError(
-            f"the plans are priced for persons of {other.max_rows} and {plan.max_rows} records: "
-            f"plan all for the same"
+            f"the plans are priced for a {plan.unit} of {other.max_rows} and {plan.max_rows} "
+            f"records: plan all for the same"
         )
     if plan.unit != other.unit:
         raise PlanError(
             f"the plans are for a {other.unit} and for a {plan.unit}, and what is promised to one "
             f"is not promised to the other: "
             + remedy("plan with unit", f"plan.with_unit({other.unit!r})", other.unit)
+        )
+    if plan.of_records != other.of_records:
+        raise PlanError(
+            "one plan is for single records, and the other counts one record of each person, which "
+            "is another promise: plan all for persons, "
+            + remedy("plan with unit", f"plan.with_unit({PERSON!r})", PERSON)
+            + ", or none"
         )

@@ -18,10 +18,15 @@ from noiseplan.console import print_json, say
 from noiseplan.errors import PlanError
 from noiseplan.planning.threads import calm_threads
 from noiseplan.study import Study, read_study
+from noiseplan.words.hints import in_command_line
 
 if TYPE_CHECKING:
     from noiseplan.comparing import Comparison
     from noiseplan.planning.plan import Plan
+
+
+# What is compared unless it is said: the best that is known, and what is measured without a plan.
+USUAL = ("auto", "identity")
 
 
 @click.command(context_settings=CONTEXT)
@@ -31,8 +36,7 @@ if TYPE_CHECKING:
     "--planner",
     "planners",
     multiple=True,
-    default=("auto", "identity"),
-    show_default=True,
+    show_default=", ".join(USUAL),
     help="A planner to compare, as in [plan] planner. Repeat it.",
 )
 @click.option(
@@ -57,27 +61,38 @@ def command(
     """
     read = read_study(study, allow_outside=allow_outside)
     with calm_threads(read.schema):
-        found = compared(read, **how)
+        found, left_out = compared(read, **how)
         text = str(found)
     drawn = None if chart is None else found.plot(chart)
     if as_json:
-        print_json({"study": str(study), "runs": how["runs"], "plans": plain_rows(found)})
+        figures = {"study": str(study), "runs": how["runs"], "plans": plain_rows(found)}
+        print_json(figures | ({"left_out": left_out} if left_out else {}))
         return
     say(text)
+    for name, reason in left_out.items():
+        say(f"  {name} is left out: {reason}")
     if drawn is not None:
         say(f"wrote {drawn}")
 
 
 def compared(
     study: Study, example: str | None, planners: tuple[str, ...], runs: int, seed: int
-) -> Comparison:
-    """Plan with each planner, and compare."""
+) -> tuple[Comparison, dict[str, str]]:
+    """Plan with each planner, and compare; and why planners that nobody asked for are left out."""
     from noiseplan.comparing import compare
 
-    plans = {name: _planned(study, name) for name in dict.fromkeys(planners)}
+    plans: dict[str, Plan] = {}
+    left_out: dict[str, str] = {}
+    for name in dict.fromkeys(planners or USUAL):
+        try:
+            plans[name] = _planned(study, name)
+        except PlanError as error:
+            if planners or name == USUAL[0]:
+                raise
+            left_out[name] = in_command_line(error).partition(". ")[0].partition(": ")[2]
     person = study.people.person if study.people is not None and example is not None else None
     data = study.as_declared(example)
-    return compare(plans, data, runs=runs, seed=seed, person=person)
+    return compare(plans, data, runs=runs, seed=seed, person=person), left_out
 
 
 def _planned(study: Study, planner: str) -> Plan:

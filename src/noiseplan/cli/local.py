@@ -19,7 +19,7 @@ from noiseplan.console import say
 from noiseplan.counting.headers import read_header
 from noiseplan.errors import DataError, QueryError, StorageError
 from noiseplan.privacy import PureDP
-from noiseplan.schema.spelling import AS_USUAL, Spelling
+from noiseplan.schema.spelling import AS_USUAL, Spelling, misread
 from noiseplan.study import read_study
 from noiseplan.texts import counted
 
@@ -113,16 +113,19 @@ def randomize(
     if study is not None:
         spelling = _spelling(study, randomizer.schema, how["allow_outside"])
     if data is None or output is None:
-        pairs = dict(value.partition("=")[::2] for value in values)
-        columns = {name: [text] for name, text in pairs.items()}
-        read = _read(columns, randomizer.schema, spelling)
+        columns = {name: [text] for name, _, text in (value.partition("=") for value in values)}
+    else:
+        require_free(how["force"], output)
+        columns = _columns(data, randomizer.schema)
+    if study is None:
+        _require_one_meaning(columns, randomizer.schema)
+    read = _read(columns, randomizer.schema, spelling)
+    if output is None:
         say(randomizer.report({name: column[0] for name, column in read.items()}).hex())
         return
-    require_free(how["force"], output)
-    columns = _columns(data, randomizer.schema)
-    reports = randomizer.reports(_read(columns, randomizer.schema, spelling))
+    reports = randomizer.reports(read)
     output.write_bytes(randomizer.packet(reports))
-    say(f"wrote {len(reports):,} reports of {randomizer.payload_bytes} bytes to {output}")
+    say(f"wrote {counted(len(reports), 'report')} of {randomizer.payload_bytes} bytes to {output}")
 
 
 def _spelling(study: Path, schema: Schema, outside: bool) -> Spelling:
@@ -134,6 +137,20 @@ def _spelling(study: Path, schema: Schema, outside: bool) -> Spelling:
             f"noiseplan local plan was given"
         )
     return read.spelling
+
+
+def _require_one_meaning(columns: dict[str, list[str]], schema: Schema) -> None:
+    """Refuse numbers that might have marks between thousands, or decimal commas, and mean others.
+
+    They may be anybody's, and are not shown.
+    """
+    for name in schema.names:
+        if misread(columns.get(name, ()), schema[name]):
+            raise DataError(
+                f"a number of {name!r} can be read in two ways, as 1.234 and 1,234 can: say how "
+                f"numbers are written, --study STUDY.toml; its [data] has decimal and thousands. "
+                f"Nothing was reported"
+            )
 
 
 def _columns(path: Path, schema: Schema) -> dict[str, list[str]]:

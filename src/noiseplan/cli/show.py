@@ -88,7 +88,7 @@ def checked(folder: Path, as_json: bool) -> None:
         raise DamagedRelease(error.message) from None
     plan, cost = found.release.plan, found.cost
     if as_json:
-        chosen = found.release.choice is not None
+        chosen = found.release.choice is not None or not plan.of_records
         privacy = privacy_json(cost or plan.privacy, plan.max_rows, chosen, plan.unit)
         about = {"folder": str(folder), "whole": True, "private": found.private}
         tables = {"table_numbers": found.tables.numbers, "not_compared": found.tables.unknown}

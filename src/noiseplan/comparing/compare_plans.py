@@ -191,6 +191,6 @@ def _require_person(name: str, plan: Any, example: Example) -> None:
     rows = getattr(plan, "max_rows", 1)
     if rows > 1 and example.person is None and not isinstance(example.data, Projectable):
         raise PlanError(
-            f"plan {name!r} is for people with up to {rows} records: say whose record each is, "
-            + remedy("name person", "compare(…, person='id')")
+            f"plan {name!r} is for each {plan.unit} with up to {rows} records: say whose record "
+            f"each is, " + remedy("name person", "compare(…, person='id')")
         )

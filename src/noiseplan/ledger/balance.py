@@ -287,7 +287,7 @@ def cost_text(guarantee: Guarantee, budget: Budget) -> str:
         epsilon = text_up(guarantee.epsilon(budget.delta))
         return f"{rho} (ε = {epsilon} at δ = {text_up(budget.delta)})"
     if isinstance(budget, PureDP):  # which a ledger counts by the ρ = ε²/2 that it implies
-        return f"{rho} (as much as pure ε = {text_up(sqrt_up(2 * guarantee.rho))})"
+        return f"{rho} (as one release of pure ε = {text_up(sqrt_up(2 * guarantee.rho))})"
     return rho
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from noiseplan.errors import BudgetError, Message, NoiseplanError, remedy
 from noiseplan.ledger.balance import Balance, cost_text, epsilon_left, left_text, times
 from noiseplan.privacy import ApproxDP, Budget, Guarantee, PureDP, zCDP
-from noiseplan.privacy.people import unit_text
+from noiseplan.privacy.people import PERSON, unit_text
 from noiseplan.privacy.rounding import sqrt_down, text_down
+
+if TYPE_CHECKING:
+    from noiseplan.ledger.events import Reserved
 
 BETWEEN: Final = ";\n  "
 
@@ -200,15 +203,16 @@ def _exceeded(
     return BETWEEN.join(lines) + BETWEEN + _advice(asked, balance, max_rows, currency)
 
 
-def other_unit(asked: int, balance: Balance) -> BudgetError:
+def other_unit(asked: Reserved, balance: Balance) -> BudgetError:
     """Why a release for so many records of a person is not charged beside those for others."""
-    priced, found = _unit(asked), balance.unit or "one record"
+    priced, found = _unit(asked.records, asked.whose), balance.unit or "one record"
     rows, dataset = balance.max_rows, balance.dataset
     advice = remedy("plan with rows", f"Plan with max_rows={rows}", rows)
     if balance.neighbours == "add-remove":
         bound = f"ledger.change_budget({dataset!r}, …, reason=…, max_rows=…)"
         advice += (
-            ". If the records that one person has in the data are bounded, put that on record: "
+            f". If the records that one {asked.whose} has in the data are bounded, put that on "
+            f"record: "
             + remedy("bound rows", bound, dataset)
             + " converts all costs to so many records"
         )
@@ -239,8 +243,8 @@ def change_budget(dataset: str, budget: str = "…") -> Message:
     return remedy("change budget", call, dataset)
 
 
-def _unit(max_rows: int) -> str:
-    return unit_text(max_rows) or "one record"
+def _unit(max_rows: int, unit: str = PERSON) -> str:
+    return unit_text(max_rows, unit) or "one record"
 
 
 def _asked_text(asked: Guarantee, balance: Balance, max_rows: int, told: Budget) -> str:

@@ -73,9 +73,10 @@ class Reserved:
     `max_rows` is the number of records of one person that the cost is the price of. The first
     ledgers had no field for it, and said it at the end of the purpose: there it is None. `follows`
     is the entry that this one completes at the price of the difference, if it does. `unit` is who
-    has those records where that is no person, and `tables` what the release publishes: of each
-    table its name and its attributes, of many the first. `pieces` is what these tables determine:
-    of each piece the numbers of its tables and texts of `release.told_tables`.
+    has those records where that is no person, or one record of each counts, and `tables` what the
+    release publishes: of each table its name and its attributes, of many the first. `pieces` is
+    what these tables determine: of each piece the numbers of its tables and texts of
+    `release.told_tables`.
     """
 
     kind: ClassVar = "reserved"

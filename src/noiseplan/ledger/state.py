@@ -76,6 +76,8 @@ class Entry:
         many the first.
     pieces
         What these tables determine, as a later release reads it to tell what will disagree.
+    owned
+        Whether it is on record whose records were counted.
 
     Examples
     --------
@@ -108,6 +110,7 @@ class Entry:
     unit: str = field(default=PERSON, repr=False)
     tables: Tables = field(default=(), repr=False)
     pieces: Tables = field(default=(), repr=False)
+    owned: bool = field(default=False, repr=False)
 
     @classmethod
     def charged(cls, record: Record, act: Reserved, factor: int = 1) -> Entry:
@@ -124,6 +127,7 @@ class Entry:
             unit=act.whose,
             tables=act.tables or (),
             pieces=act.pieces or (),
+            owned=act.unit is not None,
         )
 
     @property
@@ -346,7 +350,7 @@ class Books:
         # Rows without the field are from before it was checked here.
         mixed = act.max_rows is not None and balance.max_rows not in (None, act.max_rows)
         if mixed and balance.bound is None:
-            raise other_unit(act.records, balance)
+            raise other_unit(act, balance)
         if act.follows is not None:
             self._check_following(act, act.follows)
         if not balance.fits(act.guarantee, act.records):

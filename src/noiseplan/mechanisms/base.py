@@ -18,6 +18,7 @@ from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.domain.cells import Cells
@@ -50,7 +51,7 @@ class Measurements:
     values: tuple[NDArray[np.number], ...]
 
     def __repr__(self) -> str:
-        return f"Measurements({sum(each.size for each in self.values):,} noisy numbers)"
+        return f"Measurements({counted(sum(each.size for each in self.values), 'noisy number')})"
 
 
 class Errors(NamedTuple):
@@ -136,7 +137,7 @@ class Mechanism(ABC):
 
     def describe(self) -> str:
         """What is measured, in a few words."""
-        return f"{self.numbers:,} noisy numbers over all {self.schema.size:,} cells"
+        return f"{counted(self.numbers, 'noisy number')} over all {self.schema.size:,} cells"
 
     @abstractmethod
     def floating(self) -> Mechanism:

@@ -39,6 +39,7 @@ from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,8 @@ class CrossedMechanism(Mechanism):
 
     def describe(self) -> str:
         cells = f"{self.frame.cells.size:,} cells of {', '.join(self.frame.cells.names)}"
-        return f"{self.numbers:,} noisy numbers on {self.steps:,} subsets crossed with {cells}"
+        numbers, subsets = counted(self.numbers, "noisy number"), counted(self.steps, "subset")
+        return f"{numbers} on {subsets} crossed with {cells}"
 
     def measure(
         self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None

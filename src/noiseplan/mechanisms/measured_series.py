@@ -54,6 +54,7 @@ from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.wide_integers import joined
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +89,9 @@ class SeriesMechanism(LongMechanism):
     # ------------------------------------------------------------------ measuring
 
     def describe(self) -> str:
-        sets = "1 set" if len(self.blocks) == 1 else f"{len(self.blocks):,} sets"
+        sets = counted(len(self.blocks), "set")
         name = self.schema.names[self.place]
-        return f"{self.numbers:,} noisy numbers on {sets}, in series along {name}"
+        return f"{counted(self.numbers, 'noisy number')} on {sets}, in series along {name}"
 
     def measure(
         self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None

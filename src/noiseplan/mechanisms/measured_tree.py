@@ -35,6 +35,7 @@ from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
 from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock, by_node, node_rows
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +69,9 @@ class TreeMechanism(LongMechanism):
     # ------------------------------------------------------------------ measuring
 
     def describe(self) -> str:
-        sets = "1 set" if len(self.blocks) == 1 else f"{len(self.blocks):,} sets"
+        sets = counted(len(self.blocks), "set")
         name, levels = self.schema.names[self.place], self.tree.depth + 1
-        return f"{self.numbers:,} noisy numbers on {sets} at {levels} levels of {name}"
+        return f"{counted(self.numbers, 'noisy number')} on {sets} at {levels} levels of {name}"
 
     def measure(
         self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None

@@ -52,6 +52,7 @@ from noiseplan.noise.moments import discrete_gaussian_parameter
 from noiseplan.privacy import Neighbours
 from noiseplan.queries import Identity, Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 # Cells of domains whose cost matrix is written down.
 COST_CELLS: Final = 4096
@@ -191,8 +192,8 @@ class ResidualMechanism(Mechanism):
         return [(*block.shape, len(block)) for block in self.blocks]
 
     def describe(self) -> str:
-        subsets = "1 subset" if len(self.blocks) == 1 else f"{len(self.blocks):,} subsets"
-        return f"{self.numbers:,} noisy numbers on {subsets} of attributes"
+        subsets = counted(len(self.blocks), "subset")
+        return f"{counted(self.numbers, 'noisy number')} on {subsets} of attributes"
 
     # ------------------------------------------------------------------ measuring
 

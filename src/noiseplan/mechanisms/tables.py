@@ -43,6 +43,7 @@ from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 # Numbers of all differences of two records that are looked at: about half a second.
 PAIRED_NUMBERS: Final = 1 << 27
@@ -230,16 +231,18 @@ class TablesMechanism(Mechanism):
         self.residuals.check(measured)
 
     def describe(self) -> str:
-        tables = "1 table" if self.steps == 1 else f"{self.steps:,} tables"
+        tables = counted(self.steps, "table")
         by_name = {
             self.schema.names[int(block.sets[0, i])]: view
             for block in self.tables
             for i, view in enumerate(block.views)
             if view.kind == "strategy" and np.count_nonzero(np.asarray(view.measure)) > view.size
         }
-        parts = [f"{name} by {view.rows} weighted sums" for name, view in by_name.items()]
+        parts = [
+            f"{name} by {counted(view.rows, 'weighted sum')}" for name, view in by_name.items()
+        ]
         how = f" ({', '.join(parts[:3])}{', …' * (len(parts) > 3)})" if parts else ""
-        return f"{self.numbers:,} noisy numbers in {tables}{how}"
+        return f"{counted(self.numbers, 'noisy number')} in {tables}{how}"
 
     def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, Σ the variances of the Laplace noise."""

@@ -43,6 +43,7 @@ from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
 from noiseplan.queries.workload_files import read_workload, write_workload
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 # Rows that are compared with each other: their Gram matrix is factored in seconds.
 MOST_ROWS: Final = 4096
@@ -144,10 +145,10 @@ class WorkloadRowsMechanism(Mechanism):
         return len(self._tables)
 
     def describe(self) -> str:
+        numbers = counted(self.numbers, "noisy number")
         if self.mix is None:
-            return f"{self.numbers:,} noisy numbers: rows of the queries, or rows that tell them"
-        rows = "1 row" if self.workload.rows == 1 else f"{self.workload.rows:,} rows"
-        return f"{self.numbers:,} noisy numbers, sums of the {rows} of the queries"
+            return f"{numbers}: rows of the queries, or rows that tell them"
+        return f"{numbers}, sums of the {counted(self.workload.rows, 'row')} of the queries"
 
     def floating(self) -> Mechanism:
         return replace(self, noise=self.noise.floating())

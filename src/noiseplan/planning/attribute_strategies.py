@@ -61,9 +61,14 @@ def mixes(design: Design) -> list[Mix]:
     everywhere = [name for name in STRATEGIES if all(name in named for named in found.values())]
     others = (dict.fromkeys(found, name) for name in everywhere)
     return [
-        {r: (name, found[r][name][1]) for r, name in names.items()}
+        {r: _by_its_rows(name, found[r][name][1]) for r, name in names.items()}
         for names in (best, *(names for names in others if names != best))
     ]
+
+
+def _by_its_rows(name: str, matrix: Array) -> tuple[str, Array]:
+    """A strategy by its name, or by that of single values where it sums up none."""
+    return (name if np.count_nonzero(matrix) > matrix.shape[1] else "identity"), matrix
 
 
 def _found(design: Design, names: tuple[str, ...]) -> dict[int, dict[str, tuple[float, Array]]]:

@@ -11,6 +11,7 @@ from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.objectives import Objective
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.problem import Problem
+from noiseplan.privacy.people import PERSON
 
 
 def finish(problem: Problem, candidate: Candidate) -> Plan:
@@ -42,10 +43,11 @@ def finish_stated(
     candidate: Candidate, objective: Objective, noise: str, max_rows: int = 1
 ) -> Plan:
     """A plan of what is measured, with no budget to keep: made of other plans, or elsewhere."""
+    whose = None if max_rows == 1 else PERSON
     return Plan(
         workload=candidate.figures.workload,
         mechanism=candidate.mechanism,
-        privacy=candidate.privacy,
+        privacy=replace(candidate.privacy, whose=whose),
         objective=objective,
         planner=candidate.name,
         noise=noise,

@@ -83,7 +83,7 @@ class Plan:
     loaded: bool = False  # read from a folder, so that its noise and cost are hearsay
     considered: Considered = ()  # planners and why each was taken or not; not saved
     unit: str = PERSON  # whose records they are, in words: a person, a household
-    owned: bool = False  # and a column of the data says whose each is, or will; not saved
+    owned: bool = False  # and a column of the data says whose each is, or will
 
     # ------------------------------------------------------------------ errors over the workload
 
@@ -245,7 +245,8 @@ class Plan:
         Release it with `person=` naming the column of these. All that is promised to a person is
         promised to each of them instead.
         """
-        return replace(self, unit=checked_unit(unit), owned=True)
+        unit = checked_unit(unit)
+        return replace(self, unit=unit, owned=True, privacy=replace(self.privacy, whose=unit))
 
     @property
     def of_records(self) -> bool:

@@ -101,8 +101,8 @@ def profile(plan: Plan) -> Profile:
         )
     if plan.max_rows > 1:
         raise PlanError(
-            "a profile says what one record pays in its cell, and people of this plan have up to "
-            f"{plan.max_rows} records: plan with max_rows=1"
+            f"a profile says what one record pays in its cell, and a {plan.unit} of this plan has "
+            f"up to {plan.max_rows} records: plan with max_rows=1"
         )
     if plan.schema.size > LISTED_CELLS:
         raise PlanError(
@@ -151,4 +151,4 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     more = Candidate(EXTENDED, richer, plan.privacy, figures, known, plan.rounding_loss)
     made = finish_stated(more, objective, plan.noise, plan.max_rows)
     made = replace(made, budget=plan.budget, loaded=plan.loaded, seconds=plan.seconds)
-    return replace(made, unit=plan.unit, owned=plan.owned)
+    return made if plan.of_records else made.with_unit(plan.unit)

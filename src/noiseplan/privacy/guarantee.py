@@ -37,6 +37,11 @@ DIFFERENCE: Final = {
     "add-remove": "by adding or removing one record",
     "replace": "by replacing one record with another",
 }
+# The same where records belong to somebody, by whose they are.
+OF_A_UNIT: Final = {
+    "add-remove": "by all records of one {}",
+    "replace": "by what the records of one {} say, not by how many there are",
+}
 
 
 @final
@@ -106,6 +111,8 @@ class Guarantee:
     neighbours: Neighbours = "add-remove"
     # ε of pure DP, to the last digit: its square would lose that.
     pure_epsilon: float | None = field(default=None, repr=False)
+    # Whose records neighbours differ by, in a word; None: each record stands for itself.
+    whose: str | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pcost", checked_cost("Guarantee: pcost", self.pcost))
@@ -134,7 +141,7 @@ class Guarantee:
         """The same known by zCDP alone; a guarantee of zCDP or GDP stays what it is."""
         if self.pure_epsilon is None:
             return self
-        return Guarantee(self.pcost, "zcdp", self.neighbours)
+        return replace(self, law="zcdp", pure_epsilon=None)
 
     @property
     def rho(self) -> float:
@@ -219,7 +226,8 @@ class Guarantee:
 
         Costs add, rounded up; a release may use what earlier ones published, at the cost stated.
         One release with the law `"zcdp"` makes the whole `"zcdp"`: Gaussian noise is zCDP as well,
-        and so is pure DP. Releases that are all of pure DP add their ε.
+        and so is pure DP. Releases that are all of pure DP add their ε. What is promised to persons
+        by some and to records by others is promised to records.
 
         Notes
         -----
@@ -239,10 +247,11 @@ class Guarantee:
                     f"{other.neighbours!r}; plan every release with the same neighbours"
                 )
         epsilons = [each.pure_epsilon for each in everything if each.pure_epsilon is not None]
+        whose = self.whose if len({each.whose for each in everything}) == 1 else None
         if len(epsilons) == len(everything):
-            return Guarantee.pure(sum_up(epsilons), self.neighbours)
-        law = joint_law(each.law for each in everything)
-        return Guarantee(sum_up(each.pcost for each in everything), law, self.neighbours)
+            return replace(Guarantee.pure(sum_up(epsilons), self.neighbours), whose=whose)
+        law, costs = joint_law(each.law for each in everything), (g.pcost for g in everything)
+        return Guarantee(sum_up(costs), law, self.neighbours, whose=whose)
 
     def describe(self) -> str:
         """The guarantee in words and in several currencies, numbers rounded up.
@@ -260,6 +269,7 @@ class Guarantee:
         pairs = ", ".join(
             f"ε = {text_up(self.epsilon(delta))} at δ = {text_up(delta)}" for delta in SHOWN_DELTAS
         )
+        said = DIFFERENCE if self.whose is None else OF_A_UNIT
         pure = [] if self.pure_epsilon is None else [f"pure DP: ε = {text_up(self.pure_epsilon)}"]
         return "\n".join(
             [
@@ -268,7 +278,7 @@ class Guarantee:
                 f"GDP: μ = {mu}" if known else f"GDP: none (Gaussian of the same ρ: μ = {mu})",
                 f"approximate DP: {pairs}",
                 f"ε by {CONVERSION[self.law]}.",
-                f"Neighbouring data sets differ {DIFFERENCE[self.neighbours]}.",
+                f"Neighbouring data sets differ {said[self.neighbours].format(self.whose)}.",
             ]
         )
 

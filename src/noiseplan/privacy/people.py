@@ -133,3 +133,21 @@ def unit_text(max_rows: int, unit: str = PERSON) -> str:
     if max_rows == 1 and unit == PERSON:
         return ""
     return f"one {unit}, at most {max_rows} record{'s' * (max_rows != 1)}"
+
+
+def left_out_text(max_rows: int, unit: str = PERSON) -> list[str]:
+    """What a publication says of those who have more records; never how many were left out.
+
+    Examples
+    --------
+    >>> for line in left_out_text(3, "household"):
+    ...     print(line)
+    Of each household at most 3 records were counted, drawn at random; any others are left out.
+    Numbers may be lower than those of all records; standard errors and intervals do not cover it.
+    """
+    some = "one record was" if max_rows == 1 else f"at most {max_rows} records were"
+    return [
+        f"Of each {unit} {some} counted, drawn at random; any others are left out.",
+        "Numbers may be lower than those of all records; standard errors and intervals do not "
+        "cover it.",
+    ]

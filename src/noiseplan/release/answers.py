@@ -196,7 +196,7 @@ class Answer:
 
         By default of the library the data came in, else of the first of the three installed.
         """
-        return tidy_frame(self.columns(order), library or self.origin)
+        return tidy_frame(self.columns(order), library or self.origin, self.brand)
 
     def __repr__(self) -> str:
         error = f"{self.error_name} {self.typical_error:.4g}"
@@ -285,13 +285,22 @@ def _shown(value: Hashable, digits: int | None) -> str:
     return visible_name(str(value))
 
 
-def tidy_frame(columns: Mapping[str, Any], library: str) -> Any:
-    """Columns as a data frame of a library; an empty name takes the first installed."""
+def tidy_frame(columns: Mapping[str, Any], library: str, warning: str = "") -> Any:
+    """Columns as a data frame of a library; an empty name takes the first installed.
+
+    What is not for publishing has the `warning` among the frame's attributes in pandas, in the
+    metadata of its schema in pyarrow. Polars has no place for it.
+    """
     import narwhals.stable.v2 as nw
 
     found = {name: _one_type(values) for name, values in columns.items()}
     known: Any = library if library in FRAMES else frame_library(library)
-    return nw.from_dict(found, backend=known).to_native()
+    made: Any = nw.from_dict(found, backend=known).to_native()
+    if warning and hasattr(made, "attrs"):
+        made.attrs["warning"] = warning
+    if warning and hasattr(made, "replace_schema_metadata"):
+        return made.replace_schema_metadata({"warning": warning})
+    return made
 
 
 def _one_type(values: list[Hashable] | Array) -> list[Hashable] | Array:
@@ -347,7 +356,9 @@ class Tables(ABC):
         "pandas", "polars" or "pyarrow"; by default the library the data came in.
         """
         columns = self.columns(*attributes, level=level, simultaneous=simultaneous)
-        return tidy_frame(columns, frame or self.origin)
+        # Of a release, or of what valid tables are made of; counted reports have neither.
+        made = getattr(self, "provenance", None) or getattr(self, "source", None)
+        return tidy_frame(columns, frame or self.origin, getattr(made, "warning", ""))
 
 
 class Answers(Tables):

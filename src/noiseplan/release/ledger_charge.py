@@ -74,11 +74,14 @@ class Account:
             raise other_people(plan.unit, balance)
 
     @contextmanager
-    def charged(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> Iterator[str]:
+    def charged(
+        self, plan: Plan, sampler: NoiseSampler, follows: str = "", chosen: bool = False
+    ) -> Iterator[str]:
         """Charge the ledger around the block that makes the release; where it is recorded.
 
         `follows` is where the look is recorded that the release completes, if its price is that of
-        both together less the look's; the ledger sees to it that this happens once.
+        both together less the look's; the ledger sees to it that this happens once. `chosen`:
+        whether it is known whose records are counted.
         """
         if self.ledger is None:
             yield ""
@@ -86,6 +89,8 @@ class Account:
         require_private(sampler)
         tables, pieces = published(plan.workload), told_pieces(plan.workload, _public_total(plan))
         act = replace(self._charge(plan, follows), tables=tables, pieces=pieces or None)
+        if plan.max_rows == 1 and (chosen or plan.owned):  # said by the number where it is another
+            act = replace(act, unit=plan.unit)
         with self.ledger.charging(act) as entry:
             yield _text(entry)
 
@@ -98,6 +103,19 @@ class Account:
         act = reserved(self.dataset, cost, self.purpose, plan.hash(), plan.max_rows, completed)
         unit = None if plan.unit == PERSON else plan.unit
         return replace(act, unit=unit)
+
+    def require_of_records(self) -> None:
+        """Refuse records of nobody where one record of each person was counted before."""
+        assert self.ledger is not None  # or nothing is known
+        for entry in self.ledger.entries(self.dataset):
+            if entry.owned and entry.max_rows == 1:
+                raise PlanError(
+                    f"dataset {self.dataset!r} was charged for a {entry.unit} of whom one record "
+                    f"counts ({_text(entry)}), and it is not said whose these records are: all of "
+                    f"one {entry.unit} would count. Nothing was read or spent. Name the column, "
+                    + remedy("name person", "release(data, person='id')")
+                    + "; where each record is another's, one of row numbers"
+                )
 
     def note_refusal(self, plan: Plan, kind: str, detailed: bool) -> None:
         """Enter that the data were refused, before anybody is told so."""

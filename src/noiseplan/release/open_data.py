@@ -85,10 +85,13 @@ class Admission:
         )
 
     @contextmanager
-    def charged(self) -> Iterator[str]:
-        """Charge the account around the block that measures; where it is recorded."""
+    def charged(self, chosen: bool) -> Iterator[str]:
+        """Charge the account around the block that measures; where it is recorded.
+
+        `chosen`: whether it is known whose records are counted.
+        """
         with (
-            self.account.charged(self.plan, self.sampler, self.follows) as recorded,
+            self.account.charged(self.plan, self.sampler, self.follows, chosen) as recorded,
             showing(self.details),
         ):
             yield recorded
@@ -145,13 +148,16 @@ def opened(
             f"record each is, "
             + remedy("name person", "release(data, person='id')")
             + ", so that no more of anybody are counted"
+            + remedy("argument", "; counts of no more are given as CountTensor(schema, counts)", "")
         )
+    if not owned and admission.account.ledger is not None and person is None and not _bounded(data):
+        admission.account.require_of_records()
     cap = plan.max_rows if person is not None else 1
     source = open_source(data, plan.workload.schema, person=person, cap=cap, key=key)
     held, priced = getattr(source, "max_rows", 1), plan.max_rows
     if held > priced:
         raise PlanError(
-            f"the data hold up to {held} records of one person, and the plan is priced for "
+            f"the data hold up to {held} records of one {plan.unit}, and the plan is priced for "
             f"{priced}; open the data with cap={priced}, or plan for {held}"
         )
     return source

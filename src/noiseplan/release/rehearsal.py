@@ -20,6 +20,7 @@ from noiseplan.counting import count_tables, open_source
 from noiseplan.counting.telling import NO_RECORDS, reading
 from noiseplan.errors import DataError, DataRefused, NoiseplanError
 from noiseplan.planning.plan import Plan
+from noiseplan.privacy import Budget, Guarantee, PureDP
 from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.people import unit_text
 from noiseplan.privacy.rounding import text_up
@@ -114,9 +115,10 @@ def check(plan: Plan, data: object, how: ReleaseOptions, built_on: str = "") -> 
 
     `built_on` is where the releases are recorded that it completes, which it agrees with.
     """
-    alone = "one record" if how.get("person") is None else "one person, of whom one record counts"
+    owned = how.get("person") is not None or not plan.of_records
+    alone = f"one {plan.unit}, of whom one record counts" if owned else "one record"
     cost = unit_text(plan.max_rows, plan.unit) or alone
-    found = [Finding("cost", f"ρ = {text_up(plan.privacy.rho)}, for {cost}")]
+    found = [Finding("cost", f"{_price(plan.privacy)}, for {cost}")]
     found += [
         Finding("privacy", each, warning=True) for each in doubts(plan.budget or plan.privacy)
     ]
@@ -146,13 +148,21 @@ def _ledger(admission: Admission) -> str:
         return "none is named: a release would not be recorded"
     balance = account.ledger.balance(account.dataset)
     left = balance.after(plan.privacy.as_zcdp, plan.max_rows, plan.unit)
-    return f"dataset {account.dataset!r} admits it\nnow    {_left(balance)}\nafter  {_left(left)}"
+    told = plan.budget if isinstance(plan.budget, PureDP) else None
+    now, after = _left(balance, told), _left(left, told)
+    return f"dataset {account.dataset!r} admits it\nnow    {now}\nafter  {after}"
 
 
-def _left(balance: Balance) -> str:
+def _price(privacy: Guarantee) -> str:
+    """What is charged: a ledger adds up ρ, also of pure DP."""
+    rho, pure = f"ρ = {text_up(privacy.rho)}", privacy.pure_epsilon
+    return rho if pure is None else f"pure ε = {text_up(pure)}, charged as {rho}"
+
+
+def _left(balance: Balance, told: Budget | None) -> str:
     from noiseplan.ledger.balance import left_text
 
-    return f"left {left_text(balance)}"
+    return f"left {left_text(balance, told=told)}"
 
 
 def _looked_through(
@@ -191,7 +201,7 @@ def _well(
         found += [Finding("privacy", each, warning=True) for each in risky if each not in known]
     if person is None:
         alone = "each record is taken to be a person's only one"
-        found.append(Finding("persons", alone if plan.max_rows == 1 else "bounded by the data"))
+        found.append(Finding("persons", alone if plan.of_records else "bounded by the data"))
     else:
         most = counted(plan.max_rows, "record")
         left_out = _left_out(data, plan, records) if admission.details else ""

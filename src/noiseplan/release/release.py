@@ -301,8 +301,8 @@ def make_release(
     if not records and not ready_made:
         admission.warn_of_nothing()
     measuring = progress("counting and measuring", plan.mechanism.steps)
-    with admission.charged() as recorded, measuring as advance:
-        measured = plan.mechanism.measure(source.marginals, admission.sampler, advance)
     choice = getattr(source, "choice", None)
+    with admission.charged(choice is not None) as recorded, measuring as advance:
+        measured = plan.mechanism.measure(source.marginals, admission.sampler, advance)
     made = Provenance.of(admission.sampler, recorded)
     return Release(plan, measured, made, source.origin, choice)

@@ -136,7 +136,9 @@ def _published(plan: Plan) -> Markup:
     rows = [[query.name, ", ".join(query.attributes) or "everybody", f"{query.rows:,}"]
             for query in shown]  # fmt: skip
     columns = [Column("table"), Column("about", spare=True), Column("numbers", number=True)]
-    listed = table(f"{counted(len(workload), 'table')}, {workload.rows:,} numbers", columns, rows)
+    listed = table(
+        f"{counted(len(workload), 'table')}, {counted(workload.rows, 'number')}", columns, rows
+    )
     if len(shown) == len(workload):
         return listed
     return joined([listed, element("p", f"… and {len(workload) - len(shown):,} more tables.")])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.errors import QueryError
+from noiseplan.privacy.people import left_out_text
 from noiseplan.report.budgets import difference, other_budgets, privacy_in_detail, promise_box
 from noiseplan.report.offline_page import offline_page
 from noiseplan.report.plan_errors import plan_errors
@@ -86,15 +87,15 @@ def _header(release: Release, certificate: Mapping[str, Any], heading: str) -> M
     plan = release.plan
     workload, made = plan.workload, str(certificate.get("made", ""))[:10]
     warning = release.provenance.warning
+    size = f"{counted(len(workload), 'table')}, {counted(workload.rows, 'number')}"
+    left_out = [] if release.choice is None else left_out_text(plan.max_rows, plan.unit)
     parts: list[object] = [
         element("h1", heading),
         element("p", release.purpose, class_="lead") if release.purpose else "",
-        element(
-            "p", f"{counted(len(workload), 'table')}, {workload.rows:,} numbers, made {made}.",
-            class_="muted",
-        ),
+        element("p", f"{size}, made {made}.", class_="muted"),
         element("p", f"{warning[0].upper()}{warning[1:]}.", class_="warning") if warning else "",
         promise_box(plan.privacy, str(certificate["privacy"]["unit"]), plan.unit),
+        element("p", " ".join(left_out), class_="box") if left_out else "",
     ]  # fmt: skip
     return joined(parts)
 

@@ -73,6 +73,10 @@ class Spelling:
         plain = re.sub(self.between, "", text.strip()) if self.between else text.strip()
         return float(plain.replace(self.decimal, "."))
 
+    def begins_with_zero(self, text: str) -> bool:
+        """Whether the first group of digits is zero, as no number with marks between them has."""
+        return bool(self.between and re.match(rf"[+-]?0+{self.between}", text.strip()))
+
     def require_unambiguous(self, schema: Schema) -> None:
         """Refuse spellings of missing that some column declares as a value."""
         for name in schema.names:
@@ -98,6 +102,39 @@ class Spelling:
 
 
 AS_USUAL: Final = Spelling()
+OTHERS: Final = tuple(
+    Spelling(decimal=decimal, thousands=mark)
+    for decimal in DECIMALS
+    for mark in THOUSANDS
+    if mark != decimal
+)
+_MARKED: Final = re.compile(rf"[0-9][,.'_{_SPACES}][0-9]")
+
+
+def misread(texts: Iterable[str], attribute: Attribute) -> bool:
+    """Whether texts, read as usual, might be meant for other values of the attribute.
+
+    They are written in one way, all of them: where one can only have a decimal point, all have.
+
+    Examples
+    --------
+    >>> from noiseplan.schema import Binned
+    >>> large, small = Binned([0, 100, 10_000]), Binned([0, 1, 10])
+    >>> misread(["1.234"], large), misread(["1,234"], large), misread(["1.234"], small)
+    (True, True, False)
+    >>> misread(["1.234", "0.5"], large)
+    False
+    """
+    marked = [text for text in set(texts) - set(map(str, attribute.labels)) if _MARKED.search(text)]
+    usual = {text: text if (n := AS_USUAL.as_number(text)) is None else n for text in marked}
+    for spelling in OTHERS:
+        meant = [spelling.as_number(text) for text in marked if not spelling.begins_with_zero(text)]
+        if len(meant) < len(marked) or None in meant:
+            continue
+        other = attribute.encode(meant)
+        if ((other != attribute.encode(list(usual.values()))) & (other >= 0)).any():
+            return True
+    return False
 
 
 def _listed(marks: Iterable[str]) -> str:

@@ -12,7 +12,8 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError, remedy
 from noiseplan.matrices.base import Array
-from noiseplan.schema import Attribute, Binned, Label, Ordinal
+from noiseplan.schema import Attribute, Binned, Label, Ordinal, Schema
+from noiseplan.schema.labels import IN_ORDER
 from noiseplan.texts import suggestion
 
 VALUES = remedy("argument", "values=", "--value")
@@ -102,6 +103,28 @@ def _without_number(name: str, attribute: Attribute, lacking: Label) -> QueryErr
         f"the mean of {name!r} needs a number for each {why}; give it one: "
         + remedy("give values", call, f"{lacking}=NUMBER")
         + median
+    )
+
+
+def measured_attribute(schema: Schema, name: str) -> Attribute:
+    """The attribute that a statistic is of; a level is none."""
+    if name not in schema and name in schema.levels:
+        raise of_a_hierarchy(schema, name)
+    return schema[name]
+
+
+def of_a_hierarchy(schema: Schema, name: str) -> QueryError:
+    """Why there is no median of places, and what may be asked and declared instead."""
+    other = next((each for each in schema.names if schema[each].ordered), "age")
+    call = remedy("argument", f"median({other!r}, by={name!r})", f'"median({other}), {name}"')
+    return QueryError(
+        f"the values of {name!r} are places of a hierarchy and have no order; what is in order has "
+        f"a median in each of them: "
+        + call
+        + ". If they are in order themselves, declare "
+        + IN_ORDER
+        + " in place of the hierarchy, whose groups of neighbours are asked for as "
+        + remedy("argument", "Levels([…])", "{ levels = [...] }")
     )
 
 

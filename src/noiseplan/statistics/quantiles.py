@@ -30,13 +30,15 @@ from numpy.typing import NDArray
 from noiseplan.errors import QueryError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Factor, Identity, Query
-from noiseplan.schema import Attribute, Binned
+from noiseplan.schema import Attribute, Binned, Hierarchical, Schema
 from noiseplan.schema.labels import IN_BINS, IN_ORDER
 from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.attribute_values import (
     about_missing,
     counted,
     edge_numbers,
+    measured_attribute,
+    of_a_hierarchy,
     ordered_codes,
 )
 from noiseplan.statistics.long_curves import long_curves
@@ -105,8 +107,8 @@ def quantile(
     Without probabilities the median, and no column that says so.
     """
     schema, factors = release.schema, factors_of(by, release.schema)
-    kind = schema[attribute]
-    _check_ordered(attribute, kind)
+    kind = measured_attribute(schema, attribute)
+    _check_ordered(schema, attribute)
     asked = [0.5] if probabilities is None else _checked_probabilities(probabilities)
     groups = Query(schema, factors)
     word = "median" if probabilities is None else "quantile"
@@ -140,7 +142,10 @@ def _method(name: str, attribute: Attribute) -> str:
     return "; ".join(filter(None, [how, about_missing(name, attribute)]))
 
 
-def _check_ordered(name: str, attribute: Attribute) -> None:
+def _check_ordered(schema: Schema, name: str) -> None:
+    attribute = schema[name]
+    if isinstance(attribute, Hierarchical):
+        raise of_a_hierarchy(schema, name)
     if not attribute.ordered:
         raise QueryError(
             f"quantiles need an ordered attribute, and {name!r} is {attribute.describe()}: declare "

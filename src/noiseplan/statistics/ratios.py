@@ -15,7 +15,13 @@ from noiseplan.queries.factors import Permuted
 from noiseplan.queries.named_levels import Level
 from noiseplan.queries.questions import read_question
 from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
-from noiseplan.statistics.attribute_values import Values, about_missing, counted, numbers_of
+from noiseplan.statistics.attribute_values import (
+    Values,
+    about_missing,
+    counted,
+    measured_attribute,
+    numbers_of,
+)
 from noiseplan.statistics.quotients import ANYTHING, Quotient, Range, inside
 from noiseplan.statistics.statistic import Intervals, Mask, Statistic
 
@@ -51,7 +57,7 @@ def mean(
 ) -> Statistic:
     """Σ v·count(v) / Σ count(v) over the values of an attribute, for every group."""
     schema, groups = release.schema, factors_of(by, release.schema)
-    numbers, about = numbers_of(attribute, schema[attribute], values)
+    numbers, about = numbers_of(attribute, measured_attribute(schema, attribute), values)
     if not numbers.any():
         raise QueryError(f"the mean of {attribute!r} is 0: all its values are")
     ones = counted(schema[attribute])

@@ -83,7 +83,7 @@ class Statistic:
 
     def frame(self, library: str | None = None) -> Any:
         """The same as a data frame of "pandas", "polars" or "pyarrow"."""
-        return tidy_frame(self.columns(), library or self.origin)
+        return tidy_frame(self.columns(), library or self.origin, self.brand)
 
     def text(self, most: int | None = None) -> str:
         """The table in aligned columns, its first rows or all; then how it was found."""

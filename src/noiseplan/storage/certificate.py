@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,9 +15,8 @@ from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
 from noiseplan.planning.plan import Plan
-from noiseplan.privacy import Neighbours
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
-from noiseplan.privacy.people import PERSON
+from noiseplan.privacy.people import PERSON, left_out_text
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.provenance import Drawn, Provenance
 from noiseplan.release.release import Release
@@ -24,10 +24,6 @@ from noiseplan.storage.files import hash_of
 
 FORMAT = 1
 UNIT = "one record"
-OF_A_UNIT: dict[Neighbours, str] = {
-    "add-remove": "all records of {}",
-    "replace": "what the records of {} say, not by how many there are",
-}
 KIND = "noiseplan release"
 DATA_AWARE = "noiseplan data-aware release"
 
@@ -112,8 +108,9 @@ def privacy_json(
     `chosen`: whether at most `max_rows` records of each person, or other `unit`, were counted.
     """
     known = math.isfinite(guarantee.pcost)
+    owned = max_rows > 1 or chosen or guarantee.whose is not None
     result: Json = {
-        "unit": _unit(max_rows, unit) if max_rows > 1 or chosen else UNIT,
+        "unit": _unit(max_rows, unit) if owned else UNIT,
         "neighbours": guarantee.neighbours,
         "known": known,
         "accounting": CONVERSION[guarantee.law],
@@ -130,8 +127,8 @@ def privacy_json(
 
 
 def planned_privacy(plan: Plan) -> Json:
-    """The same of a plan: where a column says whose records they are, some may be chosen."""
-    return privacy_json(plan.privacy, plan.max_rows, not plan.of_records, plan.unit)
+    """The same of a plan."""
+    return privacy_json(plan.privacy, plan.max_rows, unit=plan.unit)
 
 
 def _unit(max_rows: int, unit: str) -> str:
@@ -156,19 +153,19 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
 
     `drawn` says what else was drawn at random, behind the noise.
     """
-    guarantee, private = release.plan.privacy, release.provenance.private
+    private = release.provenance.private
     title = "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE"
     if not private:
         title = "SIMULATED RELEASE, NOT FOR PUBLISHING"
     if content["privacy"]["known"]:
         unit = content["privacy"]["unit"]
+        guarantee = replace(release.plan.privacy, whose=None if unit == UNIT else release.plan.unit)
         promise = [f"What is protected: {unit}.", *guarantee.describe().splitlines()]
-        if unit != UNIT:
-            differ = OF_A_UNIT[guarantee.neighbours].format(f"one {release.plan.unit}")
-            promise[-1] = f"Neighbouring data sets differ by {differ}."
     else:
         title = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]
+    if release.choice is not None:
+        promise.extend(left_out_text(release.plan.max_rows, release.plan.unit))
     told = [visible_name(content[name]) for name in ("title", "purpose") if content.get(name)]
     lines = [
         title,

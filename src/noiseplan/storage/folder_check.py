@@ -14,7 +14,7 @@ from noiseplan.paths import checked_path
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.release.release import Release
-from noiseplan.storage.certificate import privacy_json
+from noiseplan.storage.certificate import UNIT, privacy_json
 from noiseplan.storage.files import file_hash, read_json
 from noiseplan.storage.folder import CERTIFICATE, SUMS, load, stated_hashes
 from noiseplan.storage.plans import COMBINED, GIVEN
@@ -105,6 +105,8 @@ def _require_stated(release: Release, content: Mapping[str, Any], folder: str) -
     plan = release.plan
     expected = privacy_json(plan.privacy, plan.max_rows, release.choice is not None, plan.unit)
     stated = content["privacy"]
+    if plan.max_rows == 1 and release.choice is None and stated.get("unit") == UNIT:
+        expected["unit"] = UNIT  # as earlier versions said of counts, and less than is promised
     # Also what the plan does not promise: a figure that was added is a promise, too.
     added = [name for name in stated if name not in expected]
     for name in (*PROMISED, *added):

@@ -24,12 +24,12 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planner import plan as make_plan
 from noiseplan.planning.planners.dawa import MOST_CELLS
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
-from noiseplan.privacy.people import PERSON, checked_unit
+from noiseplan.privacy.people import PERSON
 from noiseplan.queries.workload_files import read_workload, write_workload
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance, read_words
 from noiseplan.storage.files import hash_of
-from noiseplan.storage.plans import read_plan, write_plan
+from noiseplan.storage.plans import read_plan, with_saved_unit, write_plan
 from noiseplan.texts import counted
 
 _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
@@ -57,7 +57,8 @@ def read_release(
         noise=str(saved["noise"]),
         max_rows=int(saved["max_rows"]),
     )
-    plan = replace(plan, unit=checked_unit(saved.get("unit", PERSON)))
+    if "unit" in saved:
+        plan = with_saved_unit(plan, saved["unit"])
     if plan.hash() != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     measurements = _read_measurements(partition_of(plan.mechanism), saved["buckets"], measured)
@@ -86,7 +87,7 @@ def defining_parts(plan: Plan) -> tuple[Json, Arrays]:
         "max_rows": plan.max_rows,
         "pcost": repr(plan.privacy.pcost),
     }
-    if plan.unit != PERSON:
+    if plan.unit != PERSON or (plan.owned and plan.max_rows == 1):
         content["unit"] = plan.unit
     if plan.privacy.neighbours != "add-remove":
         content["neighbours"] = plan.privacy.neighbours

@@ -27,7 +27,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.workload_errors import LoadedFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.people import PERSON, checked_unit, record_price
+from noiseplan.privacy.people import PERSON, record_price
 from noiseplan.queries import Workload
 from noiseplan.queries.workload_files import read_workload, write_workload
 from noiseplan.storage.files import hash_of
@@ -68,7 +68,7 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
         content["privacy"]["epsilon"] = repr(guarantee.pure_epsilon)
     if plan.max_rows > 1:
         content["max_rows"] = plan.max_rows
-    if plan.unit != PERSON:
+    if plan.unit != PERSON or (plan.owned and plan.max_rows == 1):  # several are always somebody's
         content["unit"] = plan.unit
     return content, arrays
 
@@ -113,7 +113,7 @@ def read_plan(
         _one_for_each(arrays, name, workload) if name in arrays else None
         for name in ("targets", "kinds")
     )
-    return Plan(
+    plan = Plan(
         workload=workload,
         mechanism=mechanism,
         privacy=guarantee,
@@ -127,13 +127,16 @@ def read_plan(
         max_rows=max_rows,
         loaded=True,
         seconds=0.0,
-        unit=_read_unit(content["unit"]) if "unit" in content else PERSON,
     )
+    if max_rows == 1 and "unit" not in content:
+        return plan
+    return with_saved_unit(plan, content.get("unit", PERSON))
 
 
-def _read_unit(unit: object) -> str:
+def with_saved_unit(plan: Plan, unit: str) -> Plan:
+    """For those that a folder says the records belong to."""
     try:
-        return checked_unit(unit)
+        return plan.with_unit(unit)
     except BudgetError as error:
         raise StorageError(error.message) from None
 

@@ -26,6 +26,9 @@ from noiseplan.release.release import Release
 
 # More files than this in one folder help nobody; a saved release answers any query later.
 MOST_TABLES = 1000
+# The file that says, beside those of tables, why they are not for publishing: readers of CSV would
+# take a line in them for a row.
+MARK = "NOT-FOR-PUBLISHING.txt"
 ERRORS = ("std_error", "estimated_error")
 # Of the smallest standard error of a table, that its CSV file shows.
 DIGITS = 6
@@ -55,6 +58,8 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
             advance(1)
     files, names, rows = zip(*index, strict=True) if index else ((), (), ())
     write_csv(folder / "index.csv", {"file": files, "query": names, "rows": rows})
+    if release.provenance.warning:
+        (folder / MARK).write_text(f"{release.provenance.warning}\n", encoding="utf-8")
 
 
 def write_answer(stem: Path, answer: Answer, connection: duckdb.DuckDBPyConnection) -> None:

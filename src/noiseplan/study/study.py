@@ -114,11 +114,11 @@ class Study:
             )
         except BudgetError as error:
             self._section("budget").fail(error.message)
-        except TooManyValues as error:
-            self.root.child("schema").child(error.attribute).fail(error.message)
         except PlanError as error:
             if planner_named is not None:
                 raise
+            if isinstance(error, TooManyValues):
+                self.root.child("schema").child(error.attribute).fail(error.message)
             self._section("plan", "budget", "targets").fail(error.message)
         except NoiseplanError as error:
             self._section("tables", "predicates").fail(error.message)

@@ -26,7 +26,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path, new_path
 from noiseplan.queries import Query
 from noiseplan.release.answers import tidy_frame
-from noiseplan.storage.table_files import write_csv
+from noiseplan.storage.table_files import MARK, write_csv
 from noiseplan.valid.family import Set, TableFamily
 from noiseplan.valid.refining import counted, refine
 from noiseplan.valid.solve_tables import checked_total
@@ -154,9 +154,11 @@ def make_microdata(
         name: _labelled(source.schema[name].labels, codes[i])
         for i, name in enumerate(source.schema.names)
     }
-    made = tidy_frame(columns, frame or release.origin)
+    made = tidy_frame(columns, frame or release.origin, source.warning)
     if target is not None:
         _write(made, columns, target)
+        if source.warning:
+            target.with_name(f"{target.name}.{MARK}").write_text(f"{source.warning}\n", "utf-8")
     return Microdata(made, wanted, tuple(told), target, source.warning)
 
 

@@ -22,7 +22,7 @@ from noiseplan.queries.query import attribute_names
 from noiseplan.release.answers import Columns, Tables
 from noiseplan.schema import Schema
 from noiseplan.storage.files import whole_folder, write_json
-from noiseplan.storage.table_files import MOST_TABLES, table_stems, write_csv, write_parquet
+from noiseplan.storage.table_files import MARK, MOST_TABLES, table_stems, write_csv, write_parquet
 from noiseplan.valid.family import Set, margin
 from noiseplan.valid.unbiased_tables import (
     Table,
@@ -280,6 +280,8 @@ class ValidTables(Tables):
                 write_csv(folder / f"{stem}.csv", columns)
                 write_parquet(folder / f"{stem}.parquet", columns, connection)
         write_csv(folder / "index.csv", {"file": stems, "table": titles})
+        if self.source.warning:
+            (folder / MARK).write_text(f"{self.source.warning}\n", encoding="utf-8")
         told = {
             "integers": self.integers,
             "biased": True,

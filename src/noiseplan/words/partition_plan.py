@@ -88,7 +88,7 @@ def describe_release(release: Release) -> str:
             f"  privacy  {cost_words(release.plan.privacy)}, spent once",
             f"  noise    {release.brand}",
             f"  holds    {release.buckets:,} buckets of {len(line.order):,} cells, "
-            f"{measured.buckets.numbers:,} noisy numbers",
+            f"{counted(measured.buckets.numbers, 'noisy number')}",
             f"  errors   {_errors(measured)}",
             f"  ask      .table({line.asked[0]!r}), .answer(query), .counts",
         ]

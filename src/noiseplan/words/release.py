@@ -40,7 +40,7 @@ def named_facts(release: Release) -> dict[str, str]:
     return {
         "privacy": _promise(plan),
         "noise": release.brand,
-        "holds": f"{plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
+        "holds": f"{counted(plan.measured_numbers, 'noisy number')}; RMSE {plan.rmse:.4g}",
         "ask": f"{_example(plan)}, .answer(query), .covariance(query, other)",
     }
 

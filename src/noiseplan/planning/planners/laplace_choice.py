@@ -125,8 +125,9 @@ def _untried(problem: Problem, tables: Candidate, ways: list[Candidate]) -> str 
         return f"not tried, {size:,} cells"
     if size > SMALL_CELLS and not problem.design.free:
         return "not tried for plain tables"
-    # Every value by itself was better than a p-identity strategy, if that was made.
-    made = len(ways) == 1 or any(way.name == "p-identity" for way in ways)
+    # Every value by itself was better than a p-identity strategy, if that was made, or became it.
+    names = [way.name for way in ways]
+    made = len(ways) == 1 or "p-identity" in names or names.count("identity") > 1
     if _alone(problem) and made and tables.name == "identity":
         return "not tried for one attribute"
     return f"not tried, {problem.workload.rows:,} rows" if _too_many_rows(problem) else None

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, View
 from noiseplan.noise import Noise
@@ -61,7 +61,16 @@ def measuring(problem: Problem, strategy: str) -> Candidate:
     """Choose strategies, share ε among tables, and make the mechanism with its exact cost."""
     if strategy == "auto":
         return min(ways(problem), key=partial(reached, problem))
-    return _made(problem, _shared(problem, choose_strategies(problem.design, strategy)))
+    try:
+        return _made(problem, _shared(problem, choose_strategies(problem.design, strategy)))
+    except np.linalg.LinAlgError:  # a faint identity beside few rows
+        raise PlanError(
+            setting("planner", strategy) + " finds no plan here: few rows that tell many values "
+            "apart leave next to nothing for single values, not to be told from rounding; use "
+            + setting("planner", "auto")
+            + " or "
+            + setting("planner", "workload")
+        ) from None
 
 
 def ways(problem: Problem) -> list[Candidate]:

@@ -18,8 +18,10 @@ from pathlib import Path  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
+from depth import examples  # noqa: E402
+
 # The same examples on every run of the same tests, on fast machines and slow ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", examples(100))
 settings.load_profile("repeatable")
 
 # Files that take more than a second each; `pytest --quick` does not even import them.

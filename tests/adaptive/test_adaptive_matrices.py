@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.choosing.linear_gaussian import (
     LinearGaussian,
     Recreation,
@@ -288,7 +289,7 @@ def random_pair(seed: int, count: int = 2) -> list[LinearGaussian]:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["orthonormal", "free"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_properties_of_any_pair(seed: int, convention: str) -> None:
     first, second = random_pair(seed)
     common = common_mechanism([first, second], convention)

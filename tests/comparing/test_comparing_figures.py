@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.comparing.error_figures import Gathered
 from noiseplan.comparing.simulating import true_answer
 from noiseplan.counting import CountTensor, open_source
@@ -87,7 +88,7 @@ def test_errors_over_another_workload_than_the_plans() -> None:
 # ---------------------------------------------------------------------- what runs tell
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(2, 8), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_gathered_errors_are_those_of_all_runs_at_once(runs: int, queries: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -148,7 +149,7 @@ def test_bias_is_told_from_noise() -> None:
     assert wrong.rmse_error == 0
 
 
-@settings(max_examples=30, derandomize=True, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32 - 1))
 def test_true_answers_are_those_of_the_dense_matrix(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from local_oracles import one, rappor_table, subset_table, workload
 from scipy.optimize import nnls
 from scipy.stats import binom
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import DataError, PlanError, QueryError, StorageError, UnanswerableError
 from noiseplan.local.device.wire import bytes_for, packed, to_packet, unpacked
 from noiseplan.local.server.consistency import fit_counts, nearest_counts
@@ -118,7 +119,7 @@ def test_foreign_packets_are_left_out(table: nz.local.LocalPlan) -> None:
     assert made.rejected == Counter(foreign=70)
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**9))
 def test_damage_never_costs_the_reports_of_other_packets(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -429,7 +430,7 @@ def test_strategies_that_do_not_tell_all_types_apart_state_worst_errors() -> Non
 # ------------------------------------------------------------------------------ consistency
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**9), st.booleans())
 def test_consistent_counts_are_the_least_squares(seed: int, known: bool) -> None:
     rng = np.random.default_rng(seed)

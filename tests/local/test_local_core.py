@@ -7,7 +7,7 @@ from math import exp
 import array_api_strict as strict
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from local_oracles import (
     brute_variances,
@@ -18,6 +18,7 @@ from local_oracles import (
     workload,
 )
 
+from depth import examples
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.search.descent import (
     Descent,
@@ -51,7 +52,7 @@ def random_problem(
 # ------------------------------------------------------------------------------ projection
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@examples(150)
 @given(st.integers(0, 10**9), st.floats(0.05, 5.0), st.integers(1, 9), st.floats(1e-3, 30.0))
 def test_projection_is_that_of_sorted_breakpoints(
     seed: int, epsilon: float, m: int, spread: float
@@ -163,7 +164,7 @@ def test_dropping_the_response_of_the_shift_gives_another_gradient() -> None:
 # ------------------------------------------------------------------------------ invariants
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**9), st.floats(0.2, 4.0), st.booleans())
 def test_invariants_of_any_strategy(seed: int, epsilon: float, even: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -10,9 +10,10 @@ from unittest import mock
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.domain.series import Series
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices import (
@@ -260,7 +261,7 @@ def test_weights_over_what_is_estimated(kind: str) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_trees_of_any_noise(seed: int, depth: int) -> None:
     block = tree_block(seed, depth)
     variances = np.concatenate([noise.size for noise in block.noise])

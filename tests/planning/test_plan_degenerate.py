@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.mechanisms.basis import Basis
 from oracles import blue_covariance, optimal_total, probe, table_counts
@@ -48,7 +49,7 @@ def check_unbiased(plan: nz.Plan) -> None:
         assert (np.abs(found - truth) <= 1e-7 * scale.max()).all()
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     low=st.sampled_from([0, -1, -2]),

@@ -11,10 +11,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import PlanError, StorageError, TooManyValues, UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_series import SeriesMechanism
@@ -147,7 +148,7 @@ def test_the_cost_covers_every_pair_of_records(seed: int, noise: str) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(5, 30))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_without_noise_answers_are_the_truth(seed: int, values: int) -> None:
     workload = sums(seed, values)
     plan = planned(workload)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pure_oracles import look
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import BudgetError, PlanError
 from oracles import table_counts
 from workloads import ANY, random_workload
@@ -143,7 +144,7 @@ def test_the_workload_as_a_strategy() -> None:
     assert look(plan).epsilon == 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seed=st.integers(0, 10**6), epsilon=st.floats(1e-3, 1e3))
 def test_any_workload_and_budget(seed: int, epsilon: float) -> None:
     workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)

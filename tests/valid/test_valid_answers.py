@@ -7,10 +7,11 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices.base import Array
@@ -88,7 +89,7 @@ def test_counts_that_are_not_determined() -> None:
     assert reached == pytest.approx(problem.value, rel=1e-5, abs=1e-6)
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@examples(25)
 @given(
     seed=st.integers(0, 2**31),
     counts=st.lists(st.integers(0, 60), min_size=2, max_size=12),

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import DataError
 from noiseplan.valid import ValidTables
 from noiseplan.valid.even_population import inner_point
@@ -58,7 +59,7 @@ def test_true_tables_of_a_sparse_population_are_never_refused(seed: int) -> None
 
 
 @given(seed=seeds)
-@settings(derandomize=True, deadline=None, max_examples=25)
+@examples(25)
 def test_cells_that_can_be_positive_are_those_a_program_of_their_own_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
     population = rng.poisson(0.4, (2, 3, 2)).astype(float)
@@ -125,7 +126,7 @@ def agree(found: ValidTables) -> bool:
 
 
 @given(seed=seeds, public=st.booleans(), total=st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=25)
+@examples(25)
 def test_whole_tables_around_impossible_cells(seed: int, public: bool, total: bool) -> None:
     """Two tables that share an attribute, both with impossible cells: they agree all the same."""
     rng = np.random.default_rng(seed)
@@ -152,7 +153,7 @@ def test_whole_tables_around_impossible_cells(seed: int, public: bool, total: bo
 
 
 @given(seed=seeds)
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 def test_every_cell_and_sum_goes_to_a_neighbour(seed: int) -> None:
     rng = np.random.default_rng(seed)
     table = rng.gamma(0.5, 2.0, rng.integers(1, 6, size=2)) * (rng.random() < 0.8)

@@ -8,10 +8,11 @@ from math import comb
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, QueryError, UnanswerableError
 from noiseplan.matrices.base import Array
@@ -120,7 +121,7 @@ def check_valid(valid: object) -> None:
             np.testing.assert_allclose(left, right, atol=1e-9 * records)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@examples(30)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     width=st.integers(0, 3),
@@ -138,7 +139,7 @@ def test_valid_whatever_the_noise(
         assert valid.total == total
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 2**31), seed_public=st.integers(0, 2**31), width=st.integers(2, 3))
 def test_public_tables_are_kept(seed: int, seed_public: int, width: int) -> None:
     release = noisy(SIZES, seed, width)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import (
     BudgetError,
     NoiseplanError,
@@ -46,7 +47,7 @@ def made(budget: object = None, planner: object = "dawa", **options: object) -> 
 # ---------------------------------------------------------------------- privacy
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(40)
 @given(st.floats(1e-3, 20), st.floats(0.01, 0.9), st.booleans())
 def test_parts_add_up_to_no_more_than_the_budget(epsilon: float, share: float, gauge: bool) -> None:
     settings_of = Dawa(share=share, error_share=0.05 if gauge else 0.0)

@@ -1,0 +1,81 @@
+"""Everyday and full depth of random tests: who asks for which, and that there is one way to ask."""
+
+from __future__ import annotations
+
+import ast
+import os
+import runpy
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+CI = ROOT / ".ci" / "run"
+BARE = {name: value for name, value in os.environ.items() if name != "NOISEPLAN_TEST_DEPTH"}
+TELL = '#!/bin/sh\necho "$(basename "$0"): ${NOISEPLAN_TEST_DEPTH:-not set}"\n'
+
+
+def stand_ins(folder: Path, *names: str) -> Path:
+    """Programs that only tell which depth they were called at."""
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_text(TELL)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def said(*command: str, path: str = "") -> str:
+    environment = BARE | ({"PATH": f"{path}:{BARE['PATH']}"} if path else {})
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=True
+    ).stdout
+
+
+@pytest.mark.skipif(not CI.exists(), reason="an sdist has no .ci")
+def test_a_change_lands_after_full_depth(tmp_path: Path) -> None:
+    programs = stand_ins(tmp_path / "bin", "make", "java", "initdb", "chromium")
+    assert said("bash", str(CI), path=str(programs)) == "make: full\n"
+
+
+@pytest.mark.parametrize(("target", "depth"), [("test", "not set"), ("thorough", "full")])
+def test_the_targets_of_make(target: str, depth: str, tmp_path: Path) -> None:
+    stand_ins(tmp_path / "bin", "python", "ruff", "mypy", "pytest")
+    (tmp_path / ".stamp-dev").touch()
+    told = said("make", "--silent", target, f"VENV={tmp_path}").splitlines()
+    assert sorted(set(told)) == [f"{name}: {depth}" for name in ("mypy", "pytest", "ruff")]
+
+
+def numbers(chosen: str | None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What `depth` and `examples` say, read anew where the variable is this."""
+    monkeypatch.delenv("NOISEPLAN_TEST_DEPTH", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("NOISEPLAN_TEST_DEPTH", chosen)
+    read = runpy.run_path(str(TESTS / "depth.py"))
+    return [read["depth"](7, 3), *(read["examples"](full).max_examples for full in (200, 9, 5))]
+
+
+def test_full_depth_is_the_number_that_a_test_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert numbers("full", monkeypatch) == [7, 200, 9, 5]
+    assert numbers(None, monkeypatch) == numbers("everyday", monkeypatch) == [3, 50, 8, 5]
+    with pytest.raises(ValueError, match="it is one of everyday, full"):
+        numbers("ful", monkeypatch)
+
+
+def calls() -> Iterator[tuple[Path, ast.Call]]:
+    for path in sorted(set(TESTS.rglob("*.py")) - {TESTS / "depth.py"}):
+        text = path.read_text(encoding="utf-8")
+        if "from depth import" in text or "max_examples" in text:
+            nodes = ast.walk(ast.parse(text))
+            yield from ((path, node) for node in nodes if isinstance(node, ast.Call))
+
+
+def test_there_is_one_way_to_say_how_many() -> None:
+    for path, call in calls():
+        named = ast.unparse(call.func)
+        assert not any(key.arg == "max_examples" for key in call.keywords), path
+        if named in {"depth", "examples"}:
+            full, *everyday = (ast.literal_eval(argument) for argument in call.args)
+            assert all(0 < number < full for number in everyday), f"{path.name}: {everyday}"

@@ -19,8 +19,9 @@ if CHOSEN not in DEPTHS:
     raise ValueError(f"{VARIABLE} is {CHOSEN!r}; it is one of {', '.join(DEPTHS)}")
 FULL = CHOSEN == "full"
 
-# Examples of Hypothesis every day: this part of them, but no fewer than these.
-PART, FEWEST = 4, 8
+# Every day this part of examples and of seeds, but no fewer than these: what a seed makes often
+# goes by its rest when divided by two, three or four.
+PART, FEWEST_EXAMPLES, FEWEST_SEEDS = 4, 8, 4
 
 
 def depth(full: int, everyday: int) -> int:
@@ -30,6 +31,11 @@ def depth(full: int, everyday: int) -> int:
 
 def examples(full: int, **others: Any) -> settings:
     """Hypothesis' settings for a test of `full` examples; the same ones on every run."""
-    everyday = min(full, max(FEWEST, full // PART))
+    everyday = min(full, max(FEWEST_EXAMPLES, full // PART))
     kept = {"derandomize": True, "deadline": None} | others
     return settings(max_examples=depth(full, everyday), **kept)
+
+
+def seeds(full: int, first: int = 0) -> range:
+    """Seeds of a grid of random cases, `full` of them."""
+    return range(first, first + depth(full, min(full, max(FEWEST_SEEDS, full // PART))))

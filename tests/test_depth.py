@@ -54,12 +54,14 @@ def numbers(chosen: str | None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     if chosen is not None:
         monkeypatch.setenv("NOISEPLAN_TEST_DEPTH", chosen)
     read = runpy.run_path(str(TESTS / "depth.py"))
-    return [read["depth"](7, 3), *(read["examples"](full).max_examples for full in (200, 9, 5))]
+    made = [read["examples"](full).max_examples for full in (200, 9, 5)]
+    return [read["depth"](7, 3), *made, *(len(read["seeds"](full)) for full in (40, 12, 3))]
 
 
 def test_full_depth_is_the_number_that_a_test_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert numbers("full", monkeypatch) == [7, 200, 9, 5]
-    assert numbers(None, monkeypatch) == numbers("everyday", monkeypatch) == [3, 50, 8, 5]
+    assert numbers("full", monkeypatch) == [7, 200, 9, 5, 40, 12, 3]
+    everyday = numbers("everyday", monkeypatch)
+    assert numbers(None, monkeypatch) == everyday == [3, 50, 8, 5, 10, 4, 3]
     with pytest.raises(ValueError, match="it is one of everyday, full"):
         numbers("ful", monkeypatch)
 
@@ -76,6 +78,6 @@ def test_there_is_one_way_to_say_how_many() -> None:
     for path, call in calls():
         named = ast.unparse(call.func)
         assert not any(key.arg == "max_examples" for key in call.keywords), path
-        if named in {"depth", "examples"}:
+        if named == "depth":
             full, *everyday = (ast.literal_eval(argument) for argument in call.args)
             assert all(0 < number < full for number in everyday), f"{path.name}: {everyday}"

@@ -10,6 +10,7 @@ import pytest
 from adaptive_plans import COUNTS, MIXED, SCHEMA, data, plan
 
 import noiseplan as nz
+from depth import seeds
 from integer_oracles import Measured, true_variance
 from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.integer_cost_matrix import INTEGER_ROWS
@@ -162,7 +163,7 @@ def test_whole_numbers_cost_explicit_matrices_little(
         assert (np.abs(more) <= 2e-8).all()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_explicit_matrices_differ_by_no_more_than_the_page_says(seed: int) -> None:
     """Random plans of several factors: cost matrices of both steps beside the plan's own."""
     rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from depth import examples
+from depth import examples, seeds
 from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.optimize.accuracy import largest_error, root_mean_square
@@ -78,7 +78,7 @@ def test_every_bound_is_below_the_optimum(seed: int) -> None:
     assert spectrum.closed_form == pytest.approx(spectrum.bound * ratio, rel=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_bounds_against_a_semidefinite_solver(seed: int) -> None:
     workload = drawn(100 + seed)
     best = least_total(workload)

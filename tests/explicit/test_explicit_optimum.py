@@ -8,7 +8,7 @@ from explicit_oracles import STUDENTS, kron, l2, least_total, marginals, prefix,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from depth import examples
+from depth import examples, seeds
 from noiseplan.domain.gram import Reduction
 from noiseplan.errors import NoiseplanError
 from noiseplan.optimize.optimum import Optimum, dense_optimum
@@ -96,7 +96,7 @@ def _workload(seed: int) -> np.ndarray:
     return workload
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_against_a_semidefinite_solver(seed: int) -> None:
     workload = _workload(seed)
     best = dense_optimum(workload.T @ workload, 1e-7)

@@ -9,7 +9,7 @@ from explicit_oracles import kron, l1, l2, marginals, prefix, ranges, solved
 from hypothesis import given
 from hypothesis import strategies as st
 
-from depth import examples
+from depth import examples, seeds
 from noiseplan.errors import PlanError
 from noiseplan.matrices import HaarMatrix, TreeMatrix
 from noiseplan.optimize.optimum import dense_optimum
@@ -44,7 +44,7 @@ def random_workload(seed: int) -> Array:
 # ---------------------------------------------------------------------- weights
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("power", [1, 2])
 def test_weights_of_independent_rows_by_a_convex_solver(seed: int, power: int) -> None:
     rng = np.random.default_rng([7, seed])

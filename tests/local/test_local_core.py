@@ -18,7 +18,7 @@ from local_oracles import (
     workload,
 )
 
-from depth import examples
+from depth import examples, seeds
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.search.descent import (
     Descent,
@@ -108,7 +108,7 @@ def test_impossible_bounds_are_refused() -> None:
 # ------------------------------------------------------------------------------ objective
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_value_is_the_mean_second_moment(seed: int) -> None:
     chances, _, gram, prior = random_problem(seed)
     rows = np.linalg.cholesky(gram).T
@@ -116,7 +116,7 @@ def test_value_is_the_mean_second_moment(seed: int) -> None:
     assert slope(chances, gram, prior).value == pytest.approx(prior @ second)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_gradient_by_finite_differences(seed: int) -> None:
     chances, _, gram, prior = random_problem(seed)
     found = slope(chances, gram, prior)
@@ -130,7 +130,7 @@ def test_gradient_by_finite_differences(seed: int) -> None:
         assert found.gradient[o, u] == pytest.approx(numeric, rel=1e-5, abs=1e-6 * found.value)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_gradient_in_the_bounds_by_finite_differences(seed: int) -> None:
     ratio = exp(1.0)
     rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mechanism_oracles import dearest
 
 import noiseplan as nz
-from depth import examples
+from depth import examples, seeds
 from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms import cost
@@ -90,7 +90,7 @@ def test_domains_that_are_not_the_same_are_added() -> None:
 
 
 @pytest.mark.parametrize("common", [0.0, 1e3, 1e6, 1e9])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_long_columns_that_are_nearly_equal(seed: int, common: float) -> None:
     """What they have in common cancels, and what rounding makes of that is on the safe side."""
     rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from depth import examples
+from depth import examples, seeds
 from noiseplan.domain.series import Series
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices import (
@@ -298,7 +298,7 @@ def prefixes_of(level: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("level", range(1, TREE.depth + 1))
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_sums_up_to_a_node_are_those_of_least_squares(seed: int, level: int) -> None:
     block = tree_block(seed)
     measured = tree_measured(block)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from depth import examples
+from depth import examples, seeds
 from noiseplan.mechanisms import pair_distances as module
 from noiseplan.mechanisms.pair_distances import columns_apart, farthest, pair_distances
 
@@ -63,7 +63,7 @@ def test_long_columns_near_each_other_are_not_called_equal() -> None:
     assert farthest(rows.T @ rows, len(rows)) >= truth
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_too_many_pairs_have_a_bound(seed: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((4, 9))
     exact = columns_apart(rows, 1)

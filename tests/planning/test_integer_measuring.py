@@ -15,7 +15,7 @@ from scipy import optimize, special, stats
 from test_integer_privacy import OBJECTIVES, WORKLOADS, each_neighbours, each_workload
 
 import noiseplan as nz
-from depth import examples
+from depth import examples, seeds
 from integer_oracles import Measured, all_counts, measured, true_variance
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import DataError, NoiseError, PlanError
@@ -291,7 +291,7 @@ def test_the_loss_is_shown() -> None:
     assert f"costs {100 * plan.rounding_loss:.1g}% of variance" in str(plan)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_rounding_of_random_workloads(seed: int) -> None:
     asked = random_workload(seed, several=bool(seed % 2))
     plan, continuous = (

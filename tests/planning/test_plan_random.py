@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.planning import bounds
 from oracles import (
     add_remove_cost,
@@ -174,7 +175,7 @@ def test_delicate_workloads(name: str, planner: str) -> None:
         assert sigma2.max() < 1e6  # nothing is measured that no query needs
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_worst_variance_of_random_workloads(seed: int) -> None:
     """The reported worst row is the worst of all rows, and planning for it pays."""
     workload = random_workload(seed, several=bool(seed % 2))

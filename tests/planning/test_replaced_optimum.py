@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.probing import probed_cost
@@ -59,7 +60,7 @@ def spread(rows: Array) -> Array:
 # ---------------------------------------------------------------------- the program
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_the_optimum_is_that_of_a_conic_solver(seed: int) -> None:
     workload = random_rows(seed)
     w = weighted_rows(workload)
@@ -71,7 +72,7 @@ def test_the_optimum_is_that_of_a_conic_solver(seed: int) -> None:
     assert np.trace(w @ spread(found.rows) @ w.T) == pytest.approx(found.value, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_the_least_worst_variance_is_that_of_a_conic_solver(seed: int) -> None:
     workload = random_rows(seed)
     w = weighted_rows(workload)
@@ -245,7 +246,7 @@ def test_products_are_better_than_both_starts(sizes: dict[str, int], k: int) -> 
 # ---------------------------------------------------------------------- one matrix
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("planner", ["optimal", "auto"])
 def test_plans_over_all_cells(seed: int, planner: str) -> None:
     workload = random_workload(seed, several=True)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import seeds
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.allocation import WORST_GAP, share_for_worst, spend
 from noiseplan.optimize.saddle import approached
@@ -31,7 +32,7 @@ def by_solver(privacy: Array, rows: Array) -> float:
 
 
 @pytest.mark.parametrize("shape", [(1, 6, 4), (5, 1, 4), (7, 5, 6), (40, 12, 8), (3, 60, 20)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_optimum_is_that_of_a_solver(shape: tuple[int, int, int], seed: int) -> None:
     privacy, rows = problem(seed, *shape)
     share = share_for_worst(privacy, sp.csr_array(rows), 1.0)

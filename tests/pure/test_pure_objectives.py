@@ -10,6 +10,7 @@ from pure_oracles import look, summed_variance
 from scipy.optimize import minimize
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.errors import PlanError
 from noiseplan.planning import table_merging, table_types
 from noiseplan.planning.planners import automatic
@@ -71,7 +72,7 @@ class ByHand:
 
 @pytest.mark.parametrize("limited", [False, True], ids=["", "limits lowered"])
 @pytest.mark.parametrize(("noise", "epsilon"), [("discrete", 1.0), ("discrete", 5), ("laplace", 1)])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_never_worse_than_by_hand(
     seed: int, noise: str, epsilon: float, limited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

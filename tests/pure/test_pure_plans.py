@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pure_oracles import look
 
 import noiseplan as nz
-from depth import examples
+from depth import examples, seeds
 from noiseplan.errors import BudgetError, PlanError
 from oracles import table_counts
 from workloads import ANY, random_workload
@@ -152,7 +152,7 @@ def test_any_workload_and_budget(seed: int, epsilon: float) -> None:
     assert look(plan).epsilon <= Fraction(plan.privacy.pure_epsilon) <= Fraction(epsilon)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_random_workloads_have_exact_errors(seed: int) -> None:
     workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)
     plan = nz.plan(workload, budget=nz.PureDP(1.0))

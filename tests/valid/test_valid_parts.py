@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from depth import examples
+from depth import examples, seeds
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError, QueryError
 from noiseplan.valid import family as family_module
@@ -349,7 +349,7 @@ def test_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(9, 4, 7), (5, 3, 4, 6)])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_wide_tables_agree_with_every_single_attribute(shape: tuple[int, ...], seed: int) -> None:
     """Thin tables too, whose sums drift where each cell is rounded by those before it."""
     rng, axes = np.random.default_rng(seed), tuple(range(len(shape)))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from depth import examples
+from depth import examples, seeds
 from noiseplan.matrices.base import Array
 from noiseplan.valid import ValidTables, asked_sums, valid_tables
 from noiseplan.valid.asked_sums import Sums
@@ -67,7 +67,7 @@ def nearest(parts: list[tuple[Array, Array, Array]], cells: int) -> Array:
     return np.asarray(x.value)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("county", [True, False])
 def test_levels_by_a_conic_solver(seed: int, county: bool) -> None:
     """Levels count whether they were asked for or not."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from depth import examples
+from depth import examples, seeds
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, QueryError, UnanswerableError
 from noiseplan.matrices.base import Array
@@ -73,14 +73,14 @@ def compare(valid: object, expected: dict[tuple[int, ...], Array], tolerance: fl
         np.testing.assert_allclose(valid.tables[s], table, atol=tolerance)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_nearest_by_a_conic_solver(seed: int, width: int) -> None:
     release = noisy(SIZES, seed, width)
     compare(valid_tables(release), nearest(release, width))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_public_total_and_table(seed: int) -> None:
     release = noisy(SIZES, seed)
     by_b = np.array([20.0, 11.0, 0.0])
@@ -90,7 +90,7 @@ def test_public_total_and_table(seed: int) -> None:
     assert valid.total == 31
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_impossible_cells(seed: int) -> None:
     release = noisy(SIZES, seed)
     never = np.array([[0, 0, 1], [0, 0, 0], [1, 1, 0], [0, 0, 0]], dtype=bool)
@@ -152,7 +152,7 @@ def test_public_tables_are_kept(seed: int, seed_public: int, width: int) -> None
     np.testing.assert_allclose(valid.values("c"), public[("c",)], atol=1e-9 * people.sum())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_error_never_grows_in_its_own_measure(seed: int) -> None:
     """A projection onto a convex set that holds the truth brings every estimate nearer to it."""
     rng = np.random.default_rng(seed)

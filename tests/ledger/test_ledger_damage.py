@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from ledger_helpers import discrete, filled, refused, untouched
 
-from depth import examples
+from depth import FULL, examples
 from noiseplan.ledger import Ledger, LedgerBusy, LedgerDamaged, LedgerError
 
 
@@ -49,7 +49,7 @@ def test_flipped_bits(whole: Path, folder: Path, data: st.DataObject) -> None:
 def test_bytes_that_are_no_text_all_over_the_file(whole: Path, folder: Path) -> None:
     """SQLite quotes what it finds, and what it quotes may not be text."""
     content, damaged = whole.read_bytes(), folder / "a.ledger"
-    for position in range(0, len(content), 41):
+    for position in range(0, len(content), 41)[:: 1 if FULL else 4]:
         broken = bytearray(content)
         broken[position] = 0xFE
         damaged.write_bytes(broken)

@@ -344,7 +344,7 @@ COARSE: list[tuple[nz.PureDP | nz.zCDP, Literal["add-remove", "replace"]]] = [
 def test_coarse_levels_of_a_long_attribute_are_planned_over_their_groups(
     budget: nz.PureDP | nz.zCDP, neighbours: Literal["add-remove", "replace"]
 ) -> None:
-    leaves = 20_000
+    leaves = 10_000
     workload = coarse_levels(leaves)
     plan = nz.plan(workload, budget=budget, neighbours=neighbours)
     assert plan.mechanism.schema.shape == (leaves, 2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import depth
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix
@@ -116,7 +117,7 @@ def test_laplace_plans_are_unbiased(planner: str) -> None:
     workload = two_attributes()
     counts = np.arange(12).reshape(6, 2) * 3
     plan = nz.plan(workload, budget=nz.PureDP(1.0), planner=planner, noise="laplace")
-    query, runs = workload.query(2), 200
+    query, runs = workload.query(2), depth(200, 60)
     answers = [
         plan.release(CountTensor(workload.schema, counts), seed=s).answer(query).estimate
         for s in range(runs)

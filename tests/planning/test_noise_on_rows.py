@@ -236,7 +236,7 @@ def test_the_workload_by_name_over_any_domain(budget: nz.Budget) -> None:
 
 
 def test_fractions_are_said_not_to_be_tried() -> None:
-    schema = nz.Schema.from_sizes({"a": 40, "b": 30})
+    schema = nz.Schema.from_sizes({"a": 40, "b": 6})
     share = nz.Custom(np.full((1, 40), 0.3) * (np.arange(40) < 9))
     queries = [{"a": share, "b": I}, {"a": BANDS, "b": nz.Prefix()}, {"a": I}]
     workload = nz.Workload([nz.Query(schema, factors) for factors in queries])

@@ -19,10 +19,10 @@ from oracles import (
 )
 from workloads import ANY, random_workload
 
-ONE_FACTOR = [("one factor", seed) for seed in range(24)]
-SEVERAL = [("several factors", seed) for seed in range(100, 116)]
-ODD = [("any factors", seed) for seed in range(200, 224)]
-JOINT = [("with a dense matrix", seed) for seed in range(300, 312)]
+ONE_FACTOR = [("one factor", seed) for seed in seeds(24)]
+SEVERAL = [("several factors", seed) for seed in seeds(16, 100)]
+ODD = [("any factors", seed) for seed in seeds(24, 200)]
+JOINT = [("with a dense matrix", seed) for seed in seeds(12, 300)]
 CASES = ONE_FACTOR + SEVERAL + ODD + JOINT
 # How far the total variance may be above the optimum. A dense matrix of low rank is not what the
 # family is made for; its plans are valid, and compared with the optimum elsewhere.

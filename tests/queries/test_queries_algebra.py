@@ -59,7 +59,7 @@ def test_containment_is_that_of_the_matrices_written_out(seed: int) -> None:
 def test_both_answers_occur_among_the_drawn() -> None:
     """So that the comparison above says something in both directions, with mixed signs."""
     found = set()
-    for seed in range(60):
+    for seed in seeds(60):
         random = np.random.default_rng(seed)
         other, more = drawn(random, 2), drawn(random, 3)
         cells = nz.Query(SCHEMA, list(SCHEMA.names), weight=30.0)

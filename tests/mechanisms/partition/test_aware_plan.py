@@ -20,6 +20,7 @@ from noiseplan.errors import (
     StorageError,
     UnanswerableError,
 )
+from noiseplan.mechanisms.partition import estimates
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.buckets import rows_in_line
 from noiseplan.mechanisms.partition.partition_settings import Dawa
@@ -226,7 +227,7 @@ def test_two_attributes_go_along_the_curve() -> None:
 
 
 def test_large_lines_are_answered_with_sampled_errors() -> None:
-    cells = 8192
+    cells = estimates.BY_FORMS + 404
     schema = nz.Schema({"v": nz.Ordinal(range(cells))})
     workload = nz.Workload([nz.Query(schema, {"v": nz.Prefix()})])
     release = nz.plan(workload, budget=nz.PureDP(1.0), planner="dawa").release(

@@ -14,6 +14,7 @@ from local_oracles import brute_variances
 from scipy.sparse import csr_array
 
 import noiseplan as nz
+from depth import depth
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local import split_planner
 from noiseplan.local.device.wire import ReportError
@@ -371,7 +372,7 @@ def test_intervals_of_splits_cover_at_large_epsilon() -> None:
     records = {name: rng.integers(0, schema[name].size, 100) for name in schema.names}
     records["a"][:50] = 0
     truth = np.bincount(3 * records["a"] + records["b"], minlength=12)
-    query, trials, together = asked.query(0), 80, 0
+    query, trials, together = asked.query(0), depth(80, 40), 0
     for seed in range(trials):
         found = plan.simulate(records=records, seed=seed).answer(query, simultaneous=True)
         together += bool(((found.lower <= truth + 1e-6) & (truth <= found.upper + 1e-6)).all())

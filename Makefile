@@ -16,7 +16,7 @@ STUDIO_STAMP := $(VENV)/.stamp-studio
 STUDIO := build/studio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studio test quick lint types all-tests fast-tests bench docs docs-serve docs-tables pythons clean
+.PHONY: help demo studio test thorough quick lint types all-tests fast-tests bench docs docs-serve docs-tables pythons clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,8 +29,11 @@ studio: $(STUDIO_STAMP) ## design the demonstration's study in the browser
 	@test -e $(STUDIO)/wages.toml || (cd $(STUDIO) && $(CURDIR)/$(BIN)/noiseplan init --example wages)
 	@cd $(STUDIO) && $(CURDIR)/$(BIN)/noiseplan studio wages.toml
 
-test: lint ## lint, formatting, types and all tests, on all cores
+test: lint ## lint, formatting, types and all tests, random ones with a part of their cases
 	@$(MAKE) --no-print-directory --jobs=2 types all-tests
+
+thorough: export NOISEPLAN_TEST_DEPTH = full
+thorough: test ## the same with all their cases, as before a change lands
 
 quick: lint ## the same without the files of tests that take long: within a minute
 	@$(MAKE) --no-print-directory --jobs=2 types fast-tests

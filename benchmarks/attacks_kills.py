@@ -33,6 +33,7 @@ file = "study.ledger"
 dataset = "people"
 """
 RECORDS: Final = 20_000
+QUICK_TIMES: Final = 8  # killed in a quick run
 
 
 @dataclass
@@ -139,7 +140,7 @@ def _look(folder: Path, number: int, found: Kills) -> None:
 
 def table(quick: bool, seed: int = 1, times: int = 200) -> Table:
     """Killed between the first byte read and the last one written."""
-    found = kill(8 if quick else times, seed)
+    found = kill(QUICK_TIMES if quick else times, seed)
     counts = (
         found.killed, found.finished, found.folders, found.entries,
         found.unrecorded, found.broken, found.left,

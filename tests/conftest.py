@@ -2,10 +2,14 @@
 
 import gc
 import os
+import sys
 from tempfile import TemporaryDirectory
 
 for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_library, "1")
+# Tests start some hundred processes; each would compile the package anew, for a second.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # JAX, which draws records, compiles for longer than it computes: once in a run, for all processes.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _compiled = TemporaryDirectory(prefix="noiseplan-tests-jax-")  # gone when the run ends
@@ -18,8 +22,10 @@ from pathlib import Path  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
+from depth import examples  # noqa: E402
+
 # The same examples on every run of the same tests, on fast machines and slow ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", examples(100))
 settings.load_profile("repeatable")
 
 # Files that take more than a second each; `pytest --quick` does not even import them.

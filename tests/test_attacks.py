@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from depth import depth
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `benchmarks` is not installed
 
 from benchmarks import attacks, attacks_costs, attacks_kills
@@ -17,7 +19,8 @@ from noiseplan.privacy import Guarantee
 from noiseplan.release import open_data
 
 
-def test_costs_hold_on_every_way_to_data() -> None:
+def test_costs_hold_on_every_way_to_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attacks_costs, "QUICK_CASES", depth(3, 2))
     table = attacks_costs.table(quick=True, seed=11)
     assert table.met, table.markdown()
 
@@ -45,7 +48,8 @@ def test_a_plan_measured_from_a_folder_is_noticed(monkeypatch: pytest.MonkeyPatc
     assert found["saved, loaded, given"].raw > 0
 
 
-def test_killed_releases_leave_nothing_by_half() -> None:
+def test_killed_releases_leave_nothing_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attacks_kills, "QUICK_TIMES", depth(8, 4))
     table = attacks_kills.table(quick=True)
     assert table.met, table.markdown()
 

@@ -46,10 +46,12 @@ def clone(tmp_path: Path) -> Path:
 def script_of(readme: str) -> tuple[list[str], int]:
     """One shell script that does all that a page shows; Python blocks share their names."""
     lines, python, ran = [], "", 0
-    for kind, text in BLOCK.findall(readme):
+    blocks = BLOCK.findall(readme)
+    for (kind, text), (following, _) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
         if kind == "python":
             python += text
-            lines += ["python - <<'END OF BLOCK'", python, "END OF BLOCK"]
+            if following != "python":  # those that follow each other are one program
+                lines += ["python - <<'END OF BLOCK'", python, "END OF BLOCK"]
             ran += 1
             continue
         commands = [line.partition("  #")[0].strip() for line in text.splitlines()]

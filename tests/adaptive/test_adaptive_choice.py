@@ -11,10 +11,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from adaptive_plans import COUNTS, MIXED, SCHEMA, data, plan
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from integer_oracles import Measured
 from noiseplan.choosing import precisions
 from noiseplan.choosing.common_and_rest import ByMatrices
@@ -149,7 +150,7 @@ def test_integer_costs_add_up_by_brute_force(
 
 
 @given(st.floats(1e-3, 1e12), st.floats(1e-9, 1, exclude_max=True), st.booleans())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_precisions_are_split_outward(have: float, share: float, integer: bool) -> None:
     target = have * share
     (rest,) = precisions.still_needed(

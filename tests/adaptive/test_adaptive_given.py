@@ -11,6 +11,7 @@ import pytest
 from adaptive_plans import MIXED, SCHEMA, data, plan
 
 import noiseplan as nz
+from depth import depth
 from integer_oracles import Measured
 from noiseplan.choosing.continuation import joint_covariance
 from noiseplan.choosing.linear_gaussian import LinearGaussian, common_mechanism
@@ -152,10 +153,10 @@ def test_three_releases_one_after_the_other() -> None:
 
 
 def test_joint_covariances_by_simulation() -> None:
-    """Earlier and later answers of 150 runs; limits of six standard errors."""
+    """Earlier and later answers of many runs; limits of six standard errors."""
     first, second = plan(1, 0.3), plan(2, 0.5)
     one, two = nz.Query(SCHEMA, ["age"]), nz.Query(SCHEMA, ["sex", "region"])
-    runs, pairs = 150, []
+    runs, pairs = depth(150, 60), []
     for seed in range(runs):
         earlier = first.release(data(), seed=2 * seed)
         later = second.given(earlier).release(data(), seed=2 * seed + 1)

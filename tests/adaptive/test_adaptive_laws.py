@@ -10,6 +10,7 @@ import pytest
 from adaptive_plans import COUNTS, MIXED, SCHEMA, data, plan
 
 import noiseplan as nz
+from depth import depth, seeds
 from integer_oracles import Measured, true_variance
 from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.integer_cost_matrix import INTEGER_ROWS
@@ -37,7 +38,7 @@ ASKED = nz.Query(SCHEMA, ["age", "sex"])
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_the_chosen_release_has_the_plans_law(noise: str) -> None:
-    runs = 300
+    runs = depth(300, 100)
     choice = nz.adaptive([plan(1, noise=noise), plan(2, noise=noise)])
 
     def adaptively(seed: int) -> np.ndarray:
@@ -97,7 +98,7 @@ def test_continuous_noise_has_the_same_distribution_function() -> None:
     """One cell, standardised: Kolmogorov's distance to the normal law, limit 1e-7 by chance."""
     from scipy.special import ndtr
 
-    choice, runs = nz.adaptive([plan(k, noise="gaussian") for k in (1, 2)]), 400
+    choice, runs = nz.adaptive([plan(k, noise="gaussian") for k in (1, 2)]), depth(400, 130)
     query = nz.Query(SCHEMA, {"age": nz.Custom([[1, 0, 0, 0]]), "sex": nz.Custom([[1, 0]])})
     truth = float((query.dense() @ COUNTS.ravel())[0])
     error = float(choice.plans[1].std_error(query)[0])
@@ -110,7 +111,7 @@ def test_continuous_noise_has_the_same_distribution_function() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_the_law_on_explicit_matrices(noise: str) -> None:
-    runs = 300
+    runs = depth(300, 100)
     plans = [plan(k, factors=MIXED, planner="optimal", noise=noise) for k in (1, 2)]
     choice = nz.adaptive(plans)
     assert isinstance(choice.family, ByMatrices)
@@ -162,7 +163,7 @@ def test_whole_numbers_cost_explicit_matrices_little(
         assert (np.abs(more) <= 2e-8).all()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_explicit_matrices_differ_by_no_more_than_the_page_says(seed: int) -> None:
     """Random plans of several factors: cost matrices of both steps beside the plan's own."""
     rng = np.random.default_rng(seed)

@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples, seeds
 from noiseplan.choosing.linear_gaussian import (
     LinearGaussian,
     Recreation,
@@ -288,7 +289,7 @@ def random_pair(seed: int, count: int = 2) -> list[LinearGaussian]:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["orthonormal", "free"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_properties_of_any_pair(seed: int, convention: str) -> None:
     first, second = random_pair(seed)
     common = common_mechanism([first, second], convention)
@@ -314,7 +315,7 @@ def test_properties_of_any_pair(seed: int, convention: str) -> None:
         assert np.allclose(recreated, mechanism.cost_matrix, atol=1e-5 * size)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_no_common_mechanism_tells_more(seed: int) -> None:
     """Maximal: raising C_* in any direction leaves what some mechanism tells."""
     first, second = random_pair(seed)
@@ -326,7 +327,7 @@ def test_no_common_mechanism_tells_more(seed: int) -> None:
         assert min(smallest(m.cost_matrix - more) for m in (first, second)) < -1e-9
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_several_mechanisms_against_a_conic_solver(seed: int) -> None:
     plans = random_pair(seed, count=3)
     common = common_mechanism(plans)

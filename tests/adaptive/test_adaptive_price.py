@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from integer_oracles import Measured
 from noiseplan.counting import CountTensor
 from noiseplan.errors import PlanError, StorageError
@@ -80,7 +81,7 @@ def test_a_set_that_was_measured_does_not_stand_for_those_that_look_like_it() ->
 
 
 @pytest.mark.parametrize("neighbours", BOTH)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_what_is_left_is_charged_in_full(seed: int, neighbours: str) -> None:
     first, second = random_pair(seed, neighbours)
     try:
@@ -99,7 +100,7 @@ def test_what_is_left_is_charged_in_full(seed: int, neighbours: str) -> None:
 
 
 @pytest.mark.parametrize("neighbours", BOTH)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_a_look_and_a_choice_cost_what_is_charged(
     seed: int, neighbours: str, measured_plans: list[Plan]
 ) -> None:
@@ -131,7 +132,7 @@ class Flaky(Source):
         return SystemSource().read(count)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24))
 @pytest.mark.parametrize("neighbours", BOTH)
 def test_a_choice_made_again_is_charged_all_it_costs(
     seed: int, neighbours: str, tmp_path: Path, measured_plans: list[Plan]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.choosing import ConfidenceRegion
 from noiseplan.choosing.choice import Look
 from noiseplan.choosing.confidence_region import Region
@@ -192,7 +193,7 @@ def test_walks_that_got_nowhere_are_worth_little() -> None:
 SIZES = st.just(0.0) | st.floats(1e-30, 1e6)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(SIZES, st.sampled_from([-1, 1]), SIZES, SIZES)
 def test_ends_of_a_line(curve: float, sign: int, lean: float, room: float) -> None:
     lean *= sign

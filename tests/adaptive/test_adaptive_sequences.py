@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from adaptive_plans import watch
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, given, reject
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from integer_oracles import Measured
 from noiseplan.choosing.choice import Look
 from noiseplan.counting import CountTensor
@@ -76,10 +77,7 @@ def small_choices(draw: st.DrawFn) -> tuple[list[Plan], bool]:
     return plans, draw(st.booleans())
 
 
-@settings(
-    max_examples=40, deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)  # fmt: skip
+@examples(40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(small_choices(), st.data())
 def test_any_order_goes_through(choices: tuple[list[Plan], bool], data: st.DataObject) -> None:
     plans, sequential = choices

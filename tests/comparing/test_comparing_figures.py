@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import depth, examples
 from noiseplan.comparing.error_figures import Gathered
 from noiseplan.comparing.simulating import true_answer
 from noiseplan.counting import CountTensor, open_source
@@ -68,11 +69,12 @@ def test_simulated_errors_agree_with_exact_ones(kind: str) -> None:
     """Chance of a false alarm: 8 standard errors for one fixed seed, and 40 runs to the error."""
     plan = plan_for(**KINDS[kind])
     exact = nz.compare({kind: plan}).figures[kind]
-    drawn = nz.compare({kind: plan}, TENSOR, simulate=True, runs=400).figures[kind]
+    runs = depth(400, 120)
+    drawn = nz.compare({kind: plan}, TENSOR, simulate=True, runs=runs).figures[kind]
     assert 0 < drawn.rmse_error < 0.1 * drawn.rmse
     assert abs(drawn.rmse - exact.rmse) < 8 * drawn.rmse_error
     assert drawn.worst == pytest.approx(exact.worst, rel=0.4)
-    assert drawn.bias < 0.3 * drawn.rmse
+    assert drawn.bias < 0.3 * np.sqrt(400 / runs) * drawn.rmse
 
 
 def test_errors_over_another_workload_than_the_plans() -> None:
@@ -87,7 +89,7 @@ def test_errors_over_another_workload_than_the_plans() -> None:
 # ---------------------------------------------------------------------- what runs tell
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(2, 8), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_gathered_errors_are_those_of_all_runs_at_once(runs: int, queries: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -148,7 +150,7 @@ def test_bias_is_told_from_noise() -> None:
     assert wrong.rmse_error == 0
 
 
-@settings(max_examples=30, derandomize=True, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32 - 1))
 def test_true_answers_are_those_of_the_dense_matrix(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -185,9 +187,11 @@ def test_the_records_of_a_person_are_chosen_anew_in_every_run() -> None:
     once, again = (nz.compare([plan], data, person="id", runs=5) for _ in range(2))
     assert once.columns()["rmse"] == again.columns()["rmse"]
     # Every age is counted in one run out of six: E(error²) = 5/6 for each of six cells of twelve.
-    often = nz.compare([plan], data, person="id", runs=120).figures["auto"]
+    runs = depth(120, 60)
+    often = nz.compare([plan], data, person="id", runs=runs).figures["auto"]
     assert often.rmse == pytest.approx(np.sqrt(5 / 12), abs=0.01)
-    assert often.worst < 0.97
+    # Three deviations of the share of runs without it; without choosing anew it would be one.
+    assert often.worst < np.sqrt(5 / 6 + 3.16 * np.sqrt(5 / 36 / runs))
 
 
 def test_a_source_that_is_open_already() -> None:

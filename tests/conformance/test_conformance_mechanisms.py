@@ -11,9 +11,10 @@ from mechanism_examples import NAMES, probe_of
 from probes import Probe, measuring_classes, parts_of
 
 import noiseplan as nz
+from depth import depth
 from noiseplan.errors import PlanError, UnanswerableError
 
-RELEASES = 150  # each with some dozens of draws
+RELEASES = depth(150, 50)  # each with some dozens of draws
 
 
 def counts(probe: Probe, seed: int = 0) -> np.ndarray:

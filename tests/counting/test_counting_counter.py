@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from depth import examples
 from noiseplan.counting import (
     Countable,
     CountTensor,
@@ -101,7 +102,7 @@ def test_a_cover_spares_passes() -> None:
     assert len(merged_tables.covering(triples, adult, records=10**7)) < len(triples) / 2
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     st.lists(st.integers(1, 6), min_size=6, max_size=6),
     families,

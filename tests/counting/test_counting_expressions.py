@@ -12,9 +12,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.counting import expressions
 from noiseplan.counting.expressions import Column
 from noiseplan.schema import Attribute, Binned, Categorical, Ordinal
@@ -110,7 +111,7 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(data=st.data(), attribute=attributes())
 def test_every_type_of_column(kind: str, data: st.DataObject, attribute: Attribute) -> None:
     arrow, strategy = COLUMNS[kind]
@@ -139,7 +140,7 @@ def test_numbers_that_no_column_holds(label: float) -> None:
     assert codes_in_sql(Ordinal([label]), pa.array([0])) == [-1]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(attribute=attributes())
 def test_text_that_spells_a_label(attribute: Attribute) -> None:
     """As in CSV: each label is recognised by its own spelling, unless a text label has it."""

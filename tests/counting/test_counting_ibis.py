@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from test_counting_expressions import COLUMNS as TYPES
@@ -25,6 +25,7 @@ from test_counting_sources import (
     some_columns,
 )
 
+from depth import examples
 from noiseplan.counting import Projectable, count_tables, open_source
 from noiseplan.counting.ibis_tables import IbisSource, _IbisColumn
 from noiseplan.errors import DataError
@@ -195,7 +196,7 @@ def test_records_of_nobody_are_refused(bounding: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "uint64"])
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(data=st.data(), attribute=attributes())
 def test_every_value_has_the_code_the_schema_gives_it(
     ibis: Any, kind: str, data: st.DataObject, attribute: Attribute

@@ -24,9 +24,10 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.counting import TextFile, open_source
 from noiseplan.counting.persons import with_person
 from noiseplan.errors import DataError
@@ -329,7 +330,7 @@ FIXTURES = [HealthCheck.function_scoped_fixture]
 
 
 @pytest.mark.parametrize("kind", ["lists", "csv"])
-@settings(deadline=None, max_examples=60, suppress_health_check=FIXTURES)
+@examples(60, suppress_health_check=FIXTURES)
 @given(values=VALUES, cap=st.integers(1, 2))
 def test_texts_agree_with_the_oracle(
     kind: str, values: list[str], cap: int, tmp_path: Path, request: pytest.FixtureRequest
@@ -338,7 +339,7 @@ def test_texts_agree_with_the_oracle(
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars lazy", "pyarrow", "relation"])
-@settings(deadline=None, max_examples=25, suppress_health_check=FIXTURES)
+@examples(25, suppress_health_check=FIXTURES)
 @given(values=VALUES, cap=st.integers(1, 2))
 def test_frames_agree_with_the_oracle(
     kind: str, values: list[str], cap: int, tmp_path: Path, request: pytest.FixtureRequest

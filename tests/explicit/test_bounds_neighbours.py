@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from oracles import least_replaced_sdp, optimal_total, optimal_worst_sdp
 from workloads import random_rows
 
 ONE = nz.zCDP(0.5)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_bounds_of_weighted_workloads(seed: int) -> None:
     """Every bound is below the optimum, and the optimum below the plan; weights or none."""
     workload = random_rows(seed)
@@ -54,7 +55,7 @@ def test_a_weight_changes_no_root_mean_square() -> None:
     assert str(one).splitlines()[-1] == str(four).splitlines()[-1]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_bounds_where_records_are_replaced(seed: int) -> None:
     workload = random_rows(seed)
     best = least_replaced_sdp(workload)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from benchmarks.closed_optima import all_predicates_log2, cyclic_optimum, exchangeable_optimum
 from explicit_oracles import kron, least_total, marginal, prefix, random_ranges, ranges
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples, seeds
 from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.optimize.accuracy import largest_error, root_mean_square
@@ -55,7 +56,7 @@ def nuclear(workload: Array) -> float:
 # ---------------------------------------------------------------------- lower bounds
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**6))
 def test_every_bound_is_below_the_optimum(seed: int) -> None:
     """And they are ordered as they should be: any choice of cells is among all choices."""
@@ -77,7 +78,7 @@ def test_every_bound_is_below_the_optimum(seed: int) -> None:
     assert spectrum.closed_form == pytest.approx(spectrum.bound * ratio, rel=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_bounds_against_a_semidefinite_solver(seed: int) -> None:
     workload = drawn(100 + seed)
     best = least_total(workload)
@@ -118,7 +119,7 @@ def test_all_choices_are_for_a_few_cells() -> None:
         range_bound(np.array([[1.0, 2.0], [0.0, 1.0]]))
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**6))
 def test_rules_for_unions_and_products(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -133,7 +134,7 @@ def test_rules_for_unions_and_products(seed: int) -> None:
 # ---------------------------------------------------------------------- closed forms
 
 
-@settings(max_examples=30, derandomize=True, deadline=None)
+@examples(30)
 @given(st.integers(0, 10**6))
 def test_cyclic_workloads_reach_the_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -171,7 +172,7 @@ def test_all_predicates_over_many_cells() -> None:
     assert 10 ** (digits - 310) == pytest.approx(4.885, abs=5e-4)
 
 
-@settings(max_examples=30, derandomize=True, deadline=None)
+@examples(30)
 @given(st.integers(0, 10**6))
 def test_data_cubes_reach_the_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -230,7 +231,7 @@ def test_independent_errors_have_exactly_the_chance_they_say() -> None:
     assert largest_error(1.0, 10**15, beta=1e-6) == pytest.approx(norm.isf(0.5e-21), rel=1e-6)
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**6))
 def test_the_hardest_workload(seed: int) -> None:
     """No workload of m rows with entries of at most one has a larger bound than m · min(m, n)."""

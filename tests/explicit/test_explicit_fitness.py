@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from explicit_oracles import l2, least_worst, marginals, prefix, random_ranges, ranges
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples, seeds
 from noiseplan.errors import NoiseplanError
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
 from noiseplan.optimize.fitness import Fitness, least_cost
@@ -136,7 +137,7 @@ def _case(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rows, rng.uniform(0.5, 4.0, len(rows))
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", seeds(14))
 def test_against_a_semidefinite_solver(seed: int) -> None:
     rows, targets = _case(seed)
     found = least_cost(rows, targets, tolerance=1e-6)
@@ -145,7 +146,7 @@ def test_against_a_semidefinite_solver(seed: int) -> None:
     assert found.cost == pytest.approx(least_worst(rows[asked], targets[asked]), rel=2e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(0, 10**6))
 def test_properties(seed: int) -> None:
     rows, targets = _case(seed)

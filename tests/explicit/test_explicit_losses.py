@@ -8,9 +8,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from explicit_oracles import marginals, prefix, ranges, solved
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.optimize.cell_columns import TableColumns, columns_of
 from noiseplan.optimize.convex_losses import Loss, least_loss
 from noiseplan.optimize.priced_rows import WrittenRows
@@ -84,7 +85,7 @@ def test_by_a_convex_solver(workload: str, loss: str) -> None:
     assert reached == pytest.approx(found.value, rel=1e-5)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 10**6), p=st.sampled_from([1.0, 1.5, 3.0]))
 def test_no_strategy_is_below_the_bound(seed: int, p: float) -> None:
     rng = np.random.default_rng(seed)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from explicit_oracles import STUDENTS, kron, l2, least_total, marginals, prefix, ranges, total_error
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples, seeds
 from noiseplan.domain.gram import Reduction
 from noiseplan.errors import NoiseplanError
 from noiseplan.optimize.optimum import Optimum, dense_optimum
@@ -95,7 +96,7 @@ def _workload(seed: int) -> np.ndarray:
     return workload
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_against_a_semidefinite_solver(seed: int) -> None:
     workload = _workload(seed)
     best = dense_optimum(workload.T @ workload, 1e-7)
@@ -104,7 +105,7 @@ def test_against_a_semidefinite_solver(seed: int) -> None:
     assert best.value == pytest.approx(least_total(workload), rel=3e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**6))
 def test_properties(seed: int) -> None:
     workload = _workload(seed)
@@ -231,7 +232,7 @@ class TestReduction:
         np.testing.assert_allclose(np.linalg.eigvalsh(small.T @ small), [1, 1, 2, 6])
 
     @given(st.integers(0, 10**6))
-    @settings(max_examples=50, deadline=None)
+    @examples(50)
     def test_answers_do_not_change(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
         workload = rng.integers(0, 2, size=(3, int(rng.integers(1, 20)))).astype(float)

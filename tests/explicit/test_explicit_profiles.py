@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from correlated_gaussian import CorrelatedGaussian
 from explicit_oracles import l2, least_total, prefix, solved
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from identity_sum import fitness_optimum, squares_optimum
 
+from depth import examples
 from noiseplan.errors import NoiseplanError
 from noiseplan.optimize.cost_profiles import Spare, compared, profile_of, refined_cost
 from noiseplan.optimize.fitness import least_cost
@@ -271,7 +272,7 @@ def test_starts_and_weights_that_make_no_sense(how: dict[str, Any], message: str
         sm2(prefix(4), **how)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 10**6))
 def test_sm2_is_never_below_the_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)

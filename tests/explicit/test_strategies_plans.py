@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import depth
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix
@@ -116,7 +117,7 @@ def test_laplace_plans_are_unbiased(planner: str) -> None:
     workload = two_attributes()
     counts = np.arange(12).reshape(6, 2) * 3
     plan = nz.plan(workload, budget=nz.PureDP(1.0), planner=planner, noise="laplace")
-    query, runs = workload.query(2), 200
+    query, runs = workload.query(2), depth(200, 60)
     answers = [
         plan.release(CountTensor(workload.schema, counts), seed=s).answer(query).estimate
         for s in range(runs)
@@ -393,9 +394,11 @@ def test_noise_too_large_for_64_bits_is_drawn() -> None:
     plan = nz.plan(workload, budget=nz.zCDP(1e-30), planner="wavelet", noise="discrete")
     assert plan.mechanism.noise.wide
     data = CountTensor(workload.schema, np.zeros(workload.schema.shape, dtype=int))
-    releases = [plan.release(data, seed=seed) for seed in range(200)]
+    runs = depth(200, 60)
+    releases = [plan.release(data, seed=seed) for seed in range(runs)]
     seen = [r.answer(q).estimate / np.sqrt(plan.variance(q)) for r in releases for q in workload]
-    assert np.mean(np.concatenate(seen) ** 2) == pytest.approx(1.0, abs=0.2)
+    off = 0.2 * np.sqrt(200 / runs)
+    assert np.mean(np.concatenate(seen) ** 2) == pytest.approx(1.0, abs=off)
 
 
 def test_saved_plans_keep_what_looks_alike_apart(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from explicit_oracles import kron, l1, l2, marginals, prefix, ranges, solved
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples, seeds
 from noiseplan.errors import PlanError
 from noiseplan.matrices import HaarMatrix, TreeMatrix
 from noiseplan.optimize.optimum import dense_optimum
@@ -43,7 +44,7 @@ def random_workload(seed: int) -> Array:
 # ---------------------------------------------------------------------- weights
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("power", [1, 2])
 def test_weights_of_independent_rows_by_a_convex_solver(seed: int, power: int) -> None:
     rng = np.random.default_rng([7, seed])
@@ -73,7 +74,7 @@ def test_weights_of_dependent_rows_by_a_convex_solver(workload: Array, branching
     assert total_error(strategy, gram(workload)) == pytest.approx(found.value, rel=1e-6)
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**6), st.sampled_from(["L1", "L2"]))
 def test_weighting_never_hurts(seed: int, norm: str) -> None:
     """On invertible rows the result is at or below the rows as they are, and is what it says."""
@@ -106,7 +107,7 @@ def test_rows_that_no_query_needs_get_no_weight() -> None:
 # ---------------------------------------------------------------------- columns filled up
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**6), st.sampled_from(["L1", "L2"]))
 def test_filling_up_is_free_and_never_hurts(seed: int, norm: str) -> None:
     rng = np.random.default_rng(seed)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 from ledger_helpers import MEMORY
 
+from depth import examples
 from noiseplan.errors import BudgetError
 from noiseplan.ledger import BudgetExceeded, Head, Ledger, LedgerError, UnknownDataset
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
@@ -158,7 +158,5 @@ class LedgerMachine(RuleBasedStateMachine):
             assert found == known.charges
 
 
-LedgerMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, derandomize=True
-)
+LedgerMachine.TestCase.settings = examples(25, stateful_step_count=30)
 TestLedger = LedgerMachine.TestCase

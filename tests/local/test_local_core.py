@@ -7,7 +7,7 @@ from math import exp
 import array_api_strict as strict
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from local_oracles import (
     brute_variances,
@@ -18,6 +18,7 @@ from local_oracles import (
     workload,
 )
 
+from depth import examples, seeds
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.search.descent import (
     Descent,
@@ -51,7 +52,7 @@ def random_problem(
 # ------------------------------------------------------------------------------ projection
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@examples(150)
 @given(st.integers(0, 10**9), st.floats(0.05, 5.0), st.integers(1, 9), st.floats(1e-3, 30.0))
 def test_projection_is_that_of_sorted_breakpoints(
     seed: int, epsilon: float, m: int, spread: float
@@ -107,7 +108,7 @@ def test_impossible_bounds_are_refused() -> None:
 # ------------------------------------------------------------------------------ objective
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_value_is_the_mean_second_moment(seed: int) -> None:
     chances, _, gram, prior = random_problem(seed)
     rows = np.linalg.cholesky(gram).T
@@ -115,7 +116,7 @@ def test_value_is_the_mean_second_moment(seed: int) -> None:
     assert slope(chances, gram, prior).value == pytest.approx(prior @ second)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_gradient_by_finite_differences(seed: int) -> None:
     chances, _, gram, prior = random_problem(seed)
     found = slope(chances, gram, prior)
@@ -129,7 +130,7 @@ def test_gradient_by_finite_differences(seed: int) -> None:
         assert found.gradient[o, u] == pytest.approx(numeric, rel=1e-5, abs=1e-6 * found.value)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_gradient_in_the_bounds_by_finite_differences(seed: int) -> None:
     ratio = exp(1.0)
     rng = np.random.default_rng(seed)
@@ -163,7 +164,7 @@ def test_dropping_the_response_of_the_shift_gives_another_gradient() -> None:
 # ------------------------------------------------------------------------------ invariants
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**9), st.floats(0.2, 4.0), st.booleans())
 def test_invariants_of_any_strategy(seed: int, epsilon: float, even: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -7,12 +7,13 @@ from math import exp, sinh
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from local_oracles import WORKLOADS, gram_of, one, types_for, workload
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.local.search import portfolio
 from noiseplan.local.search.descent import project
 from noiseplan.local.search.generation import Effort, Goal, generate
@@ -246,7 +247,7 @@ def test_digits_are_kept_at_both_ends_of_epsilon(epsilon: float, exact: float) -
     assert variances[-1] <= 1e-9 * variances[0]  # the total is public
 
 
-@settings(max_examples=25, derandomize=True, deadline=None)
+@examples(25)
 @given(
     arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(2, 7)), elements=st.integers(-2, 2)),
     st.floats(0.01, 8.0),
@@ -301,7 +302,7 @@ def test_mixtures_are_those_of_a_convex_solver() -> None:
     assert found.value == pytest.approx(problem.value, rel=1e-6)
 
 
-@settings(max_examples=30, derandomize=True, deadline=None)
+@examples(30)
 @given(st.integers(0, 10**9), st.floats(0.3, 3.0))
 def test_refinement_is_exact_and_never_worse(seed: int, epsilon: float) -> None:
     rng = np.random.default_rng(seed)

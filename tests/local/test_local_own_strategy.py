@@ -10,6 +10,7 @@ import pytest
 from local_oracles import brute_variances, one
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.local.device.integer_chances import exp_down
 from noiseplan.local.own_strategy import matrix_epsilon
@@ -31,7 +32,7 @@ def test_a_published_example() -> None:
     assert "own strategy" in str(plan)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_variances_are_those_of_the_matrix(seed: int) -> None:
     chances, query = random_strategy(seed, 9, 5), one(5, nz.Prefix()).query(0)
     plan = nz.local.plan(query, strategy=chances)
@@ -43,7 +44,7 @@ def test_variances_are_those_of_the_matrix(seed: int) -> None:
     assert plan.variances == pytest.approx(brute_variances(chances, rows), rel=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_epsilon_is_rounded_outward(seed: int) -> None:
     chances = random_strategy(seed, 6, 4)
     found = matrix_epsilon(chances)

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.device.wire import HEADER, ReportError, to_packet
 from noiseplan.local.server import packets
@@ -117,7 +118,7 @@ def whole_by_trying(stream: bytes) -> list[bytes]:
     return found
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@examples(300)
 @given(st.integers(0, 10**9))
 def test_all_that_is_whole_is_found(seed: int) -> None:
     rng = random.Random(seed)

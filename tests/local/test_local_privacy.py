@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from local_oracles import one, workload
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import DataError
 from noiseplan.local.device.counting_randomizers import (
     ShiftRandomizer,
@@ -151,7 +152,7 @@ def test_the_check_of_privacy_can_fail() -> None:
     assert made.epsilon > 1.0
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(60)
 @given(st.integers(2, 40), st.data())
 def test_chances_of_shapes_are_judged_from_both_sides(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, n - 1))

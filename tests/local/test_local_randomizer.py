@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from local_oracles import one, workload
 from scipy.special import chdtrc
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import PlanError
 from noiseplan.local.device.exact_draws import below, nested_subsets
 from noiseplan.local.device.integer_chances import (
@@ -58,7 +59,7 @@ def p_value(observed: np.ndarray, expected: np.ndarray) -> float:
 # ------------------------------------------------------------------------------ integers
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(60)
 @given(st.floats(1e-4, 30.0))
 def test_exponentials_and_logarithms_are_rounded_to_the_safe_side(epsilon: float) -> None:
     low = exp_down(epsilon)
@@ -80,7 +81,7 @@ def test_exponentials_agree_with_many_digits() -> None:
             assert exact - value < exact * mpmath.mpf(2) ** -190
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**9), st.floats(0.01, 6.0))
 def test_rounded_tables_keep_their_promise(seed: int, epsilon: float) -> None:
     rng = np.random.default_rng(seed)
@@ -117,7 +118,7 @@ def test_columns_settle_only_inside_their_bounds() -> None:
         settled(np.array([[2], [3]]), low, high, 20)
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(60)
 @given(st.integers(2, 300), st.floats(0.01, 8.0), st.data())
 def test_chances_of_shapes_keep_their_promise(n: int, epsilon: float, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, n - 1))

@@ -14,6 +14,7 @@ from local_oracles import brute_variances
 from scipy.sparse import csr_array
 
 import noiseplan as nz
+from depth import depth
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local import split_planner
 from noiseplan.local.device.wire import ReportError
@@ -187,7 +188,7 @@ def test_from_devices_to_answers(
 
 def test_tables_planned_for_less_than_their_cells_agree_on_what_was_asked() -> None:
     """Tables of four attributes that reports tell the pairs of, and nothing else."""
-    schema = nz.Schema.from_sizes(dict.fromkeys("abcdefghij", 4))
+    schema = nz.Schema.from_sizes(dict.fromkeys("abcdefgh", 4))
     plan = nz.local.plan(nz.Workload.marginals(schema, k=2), 1.0)
     whole = nz.Query(schema, plan.parts[0].names)
     assert plan.split and len(whole.attributes) == 4
@@ -198,7 +199,7 @@ def test_tables_planned_for_less_than_their_cells_agree_on_what_was_asked() -> N
     valid = made.consistent()
     pairs = {pair: valid.values(*pair) for pair in combinations(schema.names, 2)}
     assert min(table.min() for table in pairs.values()) >= 0
-    assert [table.sum() for table in pairs.values()] == pytest.approx([500] * 45, rel=1e-6)
+    assert [table.sum() for table in pairs.values()] == pytest.approx([500] * len(pairs), rel=1e-6)
     for (first, second), table in pairs.items():
         assert table.sum(axis=1) == pytest.approx(valid.values(first), abs=1e-2)
         assert table.sum(axis=0) == pytest.approx(valid.values(second), abs=1e-2)
@@ -371,7 +372,7 @@ def test_intervals_of_splits_cover_at_large_epsilon() -> None:
     records = {name: rng.integers(0, schema[name].size, 100) for name in schema.names}
     records["a"][:50] = 0
     truth = np.bincount(3 * records["a"] + records["b"], minlength=12)
-    query, trials, together = asked.query(0), 80, 0
+    query, trials, together = asked.query(0), depth(80, 40), 0
     for seed in range(trials):
         found = plan.simulate(records=records, seed=seed).answer(query, simultaneous=True)
         together += bool(((found.lower <= truth + 1e-6) & (truth <= found.upper + 1e-6)).all())

@@ -6,7 +6,7 @@ from math import comb, log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from local_oracles import (
     brute_variances,
@@ -17,6 +17,7 @@ from local_oracles import (
     workload,
 )
 
+from depth import examples
 from noiseplan.errors import UnanswerableError
 from noiseplan.local.strategies import classical
 from noiseplan.local.strategies.shifts import (
@@ -135,7 +136,7 @@ def test_shifts_refuse_what_they_do_not_measure() -> None:
 # ------------------------------------------------------------------------------ designs
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@examples(60)
 @given(st.integers(2, 400))
 def test_prime_powers(number: int) -> None:
     primes = [p for p in range(2, number + 1) if all(p % q for q in range(2, p))]

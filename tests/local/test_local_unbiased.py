@@ -6,12 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from local_oracles import brute_variances, one
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import DataError, PlanError, UnanswerableError
 from noiseplan.local.device.integer_chances import settled
 from noiseplan.local.search.variance_bounds import row_variance
@@ -59,7 +60,7 @@ def test_types_that_are_not_expected_are_answered_without_bias(
     assert (np.abs(answer.estimate - np.array(rows) @ x) <= 6 * answer.std_error).all()
 
 
-@settings(max_examples=30, derandomize=True, deadline=None)
+@examples(30)
 @given(
     arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(2, 6)), elements=st.integers(-2, 2)),
     st.sampled_from([0.001, 0.01, 0.1, 1.0, 4.0]),

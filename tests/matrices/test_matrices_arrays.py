@@ -7,13 +7,14 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from depth import examples
 from noiseplan.arrays import IntArray, combination_rows, row_keys, unique_rows
 
-repeatable = settings(max_examples=150, deadline=None, derandomize=True)
+repeatable = examples(150)
 
 
 @pytest.mark.parametrize("items", range(6))

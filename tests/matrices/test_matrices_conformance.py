@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from depth import seeds
 from noiseplan.errors import QueryError
 from noiseplan.matrices import (
     CentringMatrix,
@@ -207,7 +208,7 @@ def test_gram(matrix: Matrix, dense: NDArray[np.float64]) -> None:
 
 
 @every_matrix
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_quadratic_rows(matrix: Matrix, dense: NDArray[np.float64], seed: int) -> None:
     half = np.random.default_rng(seed).normal(size=(matrix.shape[1],) * 2)
     s = half + half.T  # symmetric and indefinite

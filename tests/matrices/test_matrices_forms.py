@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import QueryError
 from noiseplan.matrices import (
     DenseMatrix,
@@ -38,7 +39,7 @@ def kinds(n: int) -> list[Matrix]:
     ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     which=st.lists(st.integers(0, 6), min_size=3, max_size=3),

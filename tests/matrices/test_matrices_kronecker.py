@@ -7,10 +7,11 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from depth import examples
 from noiseplan.errors import QueryError
 from noiseplan.matrices import (
     DenseMatrix,
@@ -24,7 +25,7 @@ from noiseplan.matrices import (
     kronecker_dense,
 )
 
-repeatable = settings(max_examples=150, deadline=None, derandomize=True)
+repeatable = examples(150)
 
 Factor = Matrix | NDArray[np.float64]
 

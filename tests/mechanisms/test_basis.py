@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from depth import examples
 from noiseplan.matrices import (
     DenseMatrix,
     IdentityMatrix,
@@ -19,7 +20,7 @@ from noiseplan.matrices import (
 )
 from noiseplan.mechanisms.basis import Basis
 
-repeatable = settings(max_examples=60, deadline=None, derandomize=True)
+repeatable = examples(60)
 
 Array = NDArray[np.float64]
 

@@ -10,6 +10,7 @@ import pytest
 from mechanism_oracles import Written, dearest, least_squares
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import OwnRows, group_blocks, own_basis, whole_basis, with_own
@@ -126,7 +127,7 @@ def test_errors_are_those_of_least_squares(mechanism: ResidualMechanism) -> None
         )
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_random_rows_over_four_attributes(seed: int) -> None:
     """Any τ, shared rows, products of low rank and matrices: answers and errors, or a refusal."""
     schema = nz.Schema.from_sizes(dict(zip("abcd", SIZES, strict=True)))
@@ -283,7 +284,7 @@ def test_rows_fit_their_attributes() -> None:
             own_basis(np.array(rows), BASES[0].centre)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_rows_and_the_way_back(seed: int) -> None:
     """UV = I, 1ᵀV = 0 on every axis, and V is the pseudo-inverse with τ taken out."""
     rng = np.random.default_rng(seed)

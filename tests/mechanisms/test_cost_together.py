@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mechanism_oracles import dearest
 
 import noiseplan as nz
+from depth import examples, seeds
 from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms import cost
@@ -41,7 +42,7 @@ def together(parts: list[DenseMechanism], power: int, neighbours: str) -> float:
     return dearest(rows, sizes, power, neighbours)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 10**6), st.sampled_from(["gaussian", "laplace"]), st.sampled_from(BOTH))
 def test_never_below_the_dearest_pair(seed: int, law: str, neighbours: Any) -> None:
     parts = [drawn(seed, law, 2.0), drawn(seed + 1, law, 0.7)]
@@ -89,7 +90,7 @@ def test_domains_that_are_not_the_same_are_added() -> None:
 
 
 @pytest.mark.parametrize("common", [0.0, 1e3, 1e6, 1e9])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_long_columns_that_are_nearly_equal(seed: int, common: float) -> None:
     """What they have in common cancels, and what rounding makes of that is on the safe side."""
     rng = np.random.default_rng(seed)
@@ -106,7 +107,7 @@ def test_long_columns_that_are_nearly_equal(seed: int, common: float) -> None:
         assert part.record_cost("replace") <= float(exact) * (1 + 1e-6)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 10**6))
 def test_replacing_a_record_is_two_steps_at_most(seed: int) -> None:
     for law in ("gaussian", "laplace"):

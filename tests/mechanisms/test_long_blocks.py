@@ -10,9 +10,10 @@ from unittest import mock
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples, seeds
 from noiseplan.domain.series import Series
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices import (
@@ -260,7 +261,7 @@ def test_weights_over_what_is_estimated(kind: str) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_trees_of_any_noise(seed: int, depth: int) -> None:
     block = tree_block(seed, depth)
     variances = np.concatenate([noise.size for noise in block.noise])
@@ -297,7 +298,7 @@ def prefixes_of(level: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("level", range(1, TREE.depth + 1))
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_sums_up_to_a_node_are_those_of_least_squares(seed: int, level: int) -> None:
     block = tree_block(seed)
     measured = tree_measured(block)

@@ -8,9 +8,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples, seeds
 from noiseplan.mechanisms import pair_distances as module
 from noiseplan.mechanisms.pair_distances import columns_apart, farthest, pair_distances
 
@@ -31,7 +32,7 @@ def written_out(rows: np.ndarray, power: int) -> float:
 
 
 @given(some_rows(), st.sampled_from([1, 2]))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_the_largest_of_all_pairs(rows: np.ndarray, power: int) -> None:
     truth = written_out(rows, power)
     found = columns_apart(rows, power)
@@ -39,7 +40,7 @@ def test_the_largest_of_all_pairs(rows: np.ndarray, power: int) -> None:
 
 
 @given(some_rows())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_pair_has_its_distance(rows: np.ndarray) -> None:
     found = pair_distances(rows.T @ rows, len(rows))
     for u, left in enumerate(rows.T):
@@ -62,7 +63,7 @@ def test_long_columns_near_each_other_are_not_called_equal() -> None:
     assert farthest(rows.T @ rows, len(rows)) >= truth
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_too_many_pairs_have_a_bound(seed: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((4, 9))
     exact = columns_apart(rows, 1)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices import IdentityMatrix, Matrix, PrefixMatrix, RangesMatrix, TotalMatrix
 from noiseplan.mechanisms.partition import buckets, partition_prior
@@ -123,7 +124,7 @@ def brute(candidates: Candidates, prior: Prior, weight: Any, stop: int) -> Array
     return total
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(1, 9), st.integers(1, 4), st.booleans(), st.integers(0, 10**6))
 def test_the_forward_pass_sums_over_all_chains(
     cells: int, longest: int, powers: bool, seed: int

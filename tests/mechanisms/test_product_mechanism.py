@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mechanism_oracles import Written, dearest, least_squares
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import StorageError, UnanswerableError
 from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix
 from noiseplan.mechanisms import cost
@@ -66,7 +67,7 @@ KINDS = st.lists(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(KINDS, st.sampled_from(LAWS), st.integers(0, 10**6))
 def test_answers_and_errors_are_those_of_least_squares(
     kinds: list[tuple[str, int]], law: tuple[str, bool], seed: int
@@ -92,7 +93,7 @@ def test_answers_and_errors_are_those_of_least_squares(
         np.testing.assert_allclose(mechanism.variance(query), own, atol=1e-7)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(KINDS, st.sampled_from(LAWS), st.sampled_from(["add-remove", "replace"]))
 def test_the_cost_is_that_of_the_dearest_record(
     kinds: list[tuple[str, int]], law: tuple[str, bool], neighbours: str

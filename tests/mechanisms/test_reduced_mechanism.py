@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mechanism_oracles import Written, dearest
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.domain.cells import Cells, Classes, MergedValues, SpareValues
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms import reduced
@@ -44,7 +45,7 @@ def over_all_cells(mechanism: ReducedMechanism) -> Array:
     return small.strategy[:, mechanism.cells.of_cells()]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.sampled_from([HALVES, CLASSES]), st.integers(0, 10**6), st.booleans())
 def test_it_measures_merged_cells(cells: Cells, seed: int, exact: bool) -> None:
     mechanism = made(cells, seed, exact)
@@ -140,7 +141,7 @@ def test_floating_noise_is_that_of_the_small_one() -> None:
 # ---------------------------------------------------------------------- a value nobody has
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 10**6), st.booleans())
 def test_spare_values_count_nobody(seed: int, exact: bool) -> None:
     """Rows over all cells: those of the wider domain without the cells that nobody is in."""

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mechanism_oracles import Written, every_set, least_squares
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.matrices import (
     DenseMatrix,
     IdentityMatrix,
@@ -77,7 +78,7 @@ def queries(seed: int) -> list[nz.Query]:
     ]
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.integers(0, 10**6), st.booleans())
 def test_covariances_are_those_of_least_squares(seed: int, exact: bool) -> None:
     mechanism = made(seed, exact)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
@@ -156,7 +157,7 @@ def test_errors_and_cost_of_the_mixed_plan() -> None:
 # ------------------------------------------------------------------------- any plan, without noise
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize(
     "objective", [nz.TotalVariance(), nz.WorstVariance()], ids=["total", "worst"]
 )

@@ -7,9 +7,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.domain import convolutions
 from noiseplan.domain.convolutions import (
     Toeplitz,
@@ -52,7 +53,7 @@ def spans_of(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @given(some_series())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_variances_are_those_of_the_rows_written_out(series: Series) -> None:
     back = np.linalg.inv(series.rows())
     prefix = np.tril(np.ones((series.size, series.size)))
@@ -79,7 +80,7 @@ def test_spans_across_pieces_are_the_same_one_by_one_and_by_matrix() -> None:
 
 
 @given(st.lists(st.floats(-1.0, 1.0), min_size=0, max_size=30))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_inverses_of_series(rest: list[float]) -> None:
     c = np.array([4.0, *rest])
     product = np.convolve(c, series_inverse(c))[: len(c)]
@@ -91,7 +92,7 @@ def test_inverses_of_series(rest: list[float]) -> None:
 
 
 @given(some_series(), st.integers(1, 90), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_whole_numbers_are_multiplied_without_rounding(
     series: Series, bits: int, seed: int
 ) -> None:
@@ -176,7 +177,7 @@ def test_columns_are_level_but_for_pieces() -> None:
     st.floats(0.0, 100.0),
     st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(1e-6, 0.8)), min_size=1, max_size=4),
 )
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_zeros_and_poles_have_the_spectrum(values: float, poles: list[tuple[float, float]]) -> None:
     zeros = spectral_zeros(values, poles)
     omega = np.array([0.01, 0.3, 1.0, 2.0, 3.0])
@@ -221,7 +222,7 @@ def test_eigenvalues_are_those_of_the_gram_matrix(size: int) -> None:
 
 
 @given(st.lists(st.floats(0.0, 10.0), min_size=5, max_size=5))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_trace_of_the_root_is_never_above_the_truth(weights: list[float]) -> None:
     _size, each = 17, kinds(17)
     matrix = sum(w * m.gram() for w, (_, m) in zip(weights, each, strict=True))
@@ -240,7 +241,7 @@ def test_the_trace_of_the_root_is_never_above_the_truth(weights: list[float]) ->
     st.sampled_from(["prefix", "ranges"]),
     st.integers(0, 2**32),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_groups_and_totals_beside_prefix_sums_are_hardly_lost(
     weights: list[float], along: str, seed: int
 ) -> None:
@@ -309,7 +310,7 @@ def test_precisions_are_the_best_there_are() -> None:
 
 
 @given(some_series(most=16), st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_sums_beside_a_series_are_put_together_by_least_squares(series: Series, seed: int) -> None:
     """Estimates and variances from all measured rows at once, written out."""
     rng, size = np.random.default_rng(seed), series.size

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mechanism_oracles import Written, every_set
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
@@ -76,7 +77,7 @@ def queries() -> list[nz.Query]:
     return found
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sets(st.sampled_from(SETS), min_size=1))
 def test_exactly_what_is_determined_is_answered(chosen: set[tuple[int, ...]]) -> None:
     mechanism = mechanism_of(sorted(chosen))

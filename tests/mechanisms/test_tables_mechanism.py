@@ -9,11 +9,12 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mechanism_oracles import Written, dearest, every_set, least_squares
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import Matrix
 from noiseplan.mechanisms import tables
@@ -66,7 +67,7 @@ some_tables = st.dictionaries(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(some_tables, st.booleans())
 def test_answers_are_the_best_that_all_tables_together_give(
     scales: dict[tuple[int, ...], float], exact: bool
@@ -95,7 +96,7 @@ def test_answers_are_the_best_that_all_tables_together_give(
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(some_tables, st.sampled_from(["add-remove", "replace"]))
 def test_the_cost_is_one_cell_of_every_table(
     scales: dict[tuple[int, ...], float], neighbours: str
@@ -113,7 +114,7 @@ def test_the_cost_is_one_cell_of_every_table(
     )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(some_tables, st.sampled_from([0.3, 1.7]), st.booleans())
 def test_rows_that_records_share_are_not_paid_for(
     scales: dict[tuple[int, ...], float], shared: float, exact: bool

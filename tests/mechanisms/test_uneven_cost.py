@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mechanism_oracles import dearest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.domain import largest_sum
 from noiseplan.domain.largest_sum import Table
 from noiseplan.errors import PlanError
@@ -85,7 +86,7 @@ def written_out(blocks: Blocks) -> tuple[Array, Array]:
     return np.vstack(rows), np.array(sizes)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("neighbours", BOTH)
 def test_every_record_and_every_pair(seed: int, neighbours: str) -> None:
     blocks = random_blocks(seed)
@@ -94,7 +95,7 @@ def test_every_record_and_every_pair(seed: int, neighbours: str) -> None:
     assert truth <= stated <= truth * (1 + 3e-9)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("limit", [1, 20])
 def test_bounds_are_above_every_record_and_every_pair(
     seed: int, limit: int, monkeypatch: pytest.MonkeyPatch
@@ -112,7 +113,7 @@ def test_bounds_are_above_every_record_and_every_pair(
             assert truth <= stated <= most * truth
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("neighbours", BOTH)
 @pytest.mark.parametrize("limit", [1, 20, 4096])
 def test_parts_cost_together_what_the_whole_does(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.domain import largest_sum
 from noiseplan.domain.largest_sum import Table
 from noiseplan.domain.record_costs import RecordCosts
@@ -272,7 +273,7 @@ def total_at(some: Sequence[Table], cell: dict[int, int]) -> float:
     return float(sum(t.values[tuple(cell[a] for a in t.attributes)] for t in some))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_the_largest_sum_of_tables(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     some = tables(np.random.default_rng(seed))
     best = float(largest_sum.added(some).values.max())

@@ -8,10 +8,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from noise_scripts import PRECISION, ScriptedSource, leading_bits, mp
 
+from depth import examples
 from noiseplan.arrays import IntArray
 from noiseplan.noise import SeededSource, Source
 from noiseplan.noise.coarse_fine import CoarseFine, is_accepted, rejection_probability
@@ -93,7 +94,7 @@ def test_sure_words_accept_whatever_the_remainder(energy: Energy) -> None:
     assert sampler.sure[-1] == 2**16, "beyond the table nothing is sure"
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(st.fractions(min_value=0, max_value=3))
 def test_acceptance_by_eight_bits_exhausted(t: Fraction) -> None:
     """All 2⁸ words: accepted ≤ exp(−t) ≤ accepted or open, and at most three are open."""

@@ -6,14 +6,15 @@ from fractions import Fraction
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from noise_scripts import PRECISION, mp
 
+from depth import examples
 from noiseplan.noise.energy import Energy, exp_minus, product
 
 ratios = st.fractions(min_value=0, max_value=1000)
-slow = settings(deadline=None, derandomize=True, max_examples=150)
+slow = examples(150)
 
 
 @slow

@@ -6,12 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from noise_scripts import leading_bits
 from scipy import stats
 from test_noise_coarse_fine import ONES, OneCell, exact_g
 
+from depth import examples
 from noiseplan.noise import Noise, SeededSource
 from noiseplan.noise.inversion import LARGEST, InversionTable
 from noiseplan.noise.law import _FEW_DRAWS, _MANY_SIZES
@@ -31,7 +32,7 @@ def table_of(many: ManySizes, law: int) -> InversionTable:
 
 
 @LAWS
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(st.floats(SMALLEST, 2.0**96))
 def test_envelopes_are_below_and_tables_short(gaussian: bool, size: float) -> None:
     """E₀(c) ≤ E(cB) in exact fractions, within an eighth, and nothing overflows."""

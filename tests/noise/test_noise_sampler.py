@@ -10,10 +10,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import NoiseError
 from noiseplan.noise import (
@@ -75,7 +76,7 @@ def test_releases_say_where_their_bits_come_from() -> None:
     assert "NOT PRIVATE" in str(plan.release(counts, randomness=SeededSource(7)))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(st.floats(1e-3, 30.0))
 def test_the_variance_of_the_law(parameter: float) -> None:
     with mpmath.workdps(40):

@@ -8,10 +8,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from noise_scripts import PRECISION, ScriptedSource, exact_boundaries, leading_bits
 
+from depth import examples
 from noiseplan.errors import NoiseError
 from noiseplan.noise import SeededSource, discrete_gaussian, inversion
 from noiseplan.noise.energy import Energy
@@ -180,7 +181,7 @@ def test_tables_are_remembered() -> None:
     assert discrete_gaussian(Fraction(55, 7), 3).shape == (3,)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25)
 @given(
     st.fractions(min_value=Fraction(1, 100), max_value=200, max_denominator=10**6),
     st.booleans(),

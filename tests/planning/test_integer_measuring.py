@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 from test_integer_privacy import OBJECTIVES, WORKLOADS, each_neighbours, each_workload
 
 import noiseplan as nz
+from depth import examples, seeds
 from integer_oracles import Measured, all_counts, measured, true_variance
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import DataError, NoiseError, PlanError
@@ -97,7 +98,7 @@ def matrices(draw: st.DrawFn) -> tuple[list[np.ndarray], np.ndarray]:
     return [r.astype(float) for r in rows], np.array(flat, dtype=np.int64).reshape(2, *sizes)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(st.composite(matrices)())
 def test_residuals_are_exact_whatever_their_size(case: tuple[list[np.ndarray], np.ndarray]) -> None:
     rows, counts = case
@@ -290,7 +291,7 @@ def test_the_loss_is_shown() -> None:
     assert f"costs {100 * plan.rounding_loss:.1g}% of variance" in str(plan)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_rounding_of_random_workloads(seed: int) -> None:
     asked = random_workload(seed, several=bool(seed % 2))
     plan, continuous = (
@@ -299,7 +300,7 @@ def test_rounding_of_random_workloads(seed: int) -> None:
     assert plan.total_variance / continuous.total_variance - 1 < 1e-3
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(st.integers(2, 12), st.integers(0, 10**6), st.sampled_from([5, 8, 11]))
 def test_lattices_keep_lengths_and_directions(size: int, seed: int, bits: int) -> None:
     unit = np.random.default_rng(seed).normal(size=(size - 1, size))

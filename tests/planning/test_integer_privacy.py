@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from integer_oracles import Measured
 from noiseplan.errors import PlanError
 from noiseplan.matrices import Matrix
@@ -167,7 +168,7 @@ def test_budgets_of_every_size_and_currency(name: str, budget: nz.Budget) -> Non
     made(WORKLOADS[name], budget=budget)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples(30)
 @given(
     seed=st.integers(0, 10**6),
     several=st.booleans(),

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.optimize.allocation import share_among_records, shared_for_total
@@ -104,7 +105,7 @@ def test_conditions_on_long_attributes() -> None:
 
 
 @pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_shares_among_records_are_those_of_a_solver(power: int, seed: int) -> None:
     """Against sequential quadratic programming over the logarithms of all sizes."""
     rng = np.random.default_rng(seed)
@@ -235,7 +236,7 @@ def test_the_workload_by_name_over_any_domain(budget: nz.Budget) -> None:
 
 
 def test_fractions_are_said_not_to_be_tried() -> None:
-    schema = nz.Schema.from_sizes({"a": 40, "b": 30})
+    schema = nz.Schema.from_sizes({"a": 40, "b": 6})
     share = nz.Custom(np.full((1, 40), 0.3) * (np.arange(40) < 9))
     queries = [{"a": share, "b": I}, {"a": BANDS, "b": nz.Prefix()}, {"a": I}]
     workload = nz.Workload([nz.Query(schema, factors) for factors in queries])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.planners import residual_family
@@ -148,7 +149,7 @@ def noise_on_each_table(workload: nz.Workload, worst: bool) -> float:
     return float(lengths.sum() if worst else np.sqrt(rows * lengths).sum() ** 2)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_never_worse_than_noise_on_each_table(seed: int) -> None:
     workload = mixed(seed) if seed else two_resolutions()
     plan = residual(workload, budget=ONE)
@@ -250,7 +251,7 @@ def some_values(seed: int) -> nz.Workload:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_a_sum_nobody_asks_for_is_not_paid_for(seed: int, noise: str) -> None:
     workload = some_values(seed)
     plan = residual(workload, budget=nz.zCDP(0.01), noise=noise)

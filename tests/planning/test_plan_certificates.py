@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.exchangeable_sums import ExchangeableSums, fillings
 from noiseplan.optimize.optimum import dense_optimum
@@ -111,7 +112,7 @@ def test_fillings_are_the_dimensions_of_all_permutations() -> None:
 # ---------------------------------------------------------------------- the norm
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_norm_with_all_heads_is_that_of_the_matrix(seed: int) -> None:
     design = prepare(random_workload(seed))
     records = bounds._record_weights(design, optimise_total(design))
@@ -164,7 +165,7 @@ def test_centred_norm_is_that_without_the_direction_of_the_total() -> None:
 # ---------------------------------------------------------------------- the total variance
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_bound_is_below_the_optimum_and_near_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "DENSE_CELLS", 0)
     workload = random_workload(seed, joint=seed % 4 == 0)
@@ -198,7 +199,7 @@ def row_variances(workload: nz.Workload, covariance: Array) -> Array:
     return np.concatenate(each)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("power", [2.0, 5.0, inf])
 def test_bound_on_norms_is_below_the_certified_optimum(seed: int, power: float) -> None:
     workload = random_workload(seed + 40)

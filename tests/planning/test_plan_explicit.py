@@ -14,10 +14,11 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.counting import CountTensor
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.mechanisms.matrix import DenseMechanism
@@ -303,7 +304,7 @@ def test_matrices_that_are_refused() -> None:
 # ---------------------------------------------------------------------- privacy, by chance
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@examples(30)
 @given(
     seed=st.integers(0, 10**6),
     planner=st.sampled_from(["optimal", "refined"]),

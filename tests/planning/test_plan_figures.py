@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.mechanisms.row_variances import sums_and_largest
 
 LETTERS = nz.Categorical(["w", "x", "y", "z"])
@@ -46,7 +47,7 @@ def test_pure_plans(planner: str) -> None:
     check(nz.plan(asked, budget=nz.PureDP(1.0), planner=planner))
 
 
-@settings(max_examples=25, derandomize=True, deadline=None)
+@examples(25)
 @given(st.lists(st.sampled_from(["a", "b", "c", "ab", "bc", "ac"]), min_size=1, unique=True),
        st.integers(0, 2**32 - 1))  # fmt: skip
 def test_tables_made_elsewhere_each_with_its_own_noise(tables: list[str], seed: int) -> None:

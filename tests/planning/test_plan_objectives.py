@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.errors import PlanError
 from oracles import Marginals, optimal_worst_sdp
 from workloads import random_tables, random_workload
@@ -34,7 +35,7 @@ def p_norm(values: np.ndarray, p: float) -> float:
 # --------------------------------------------------------------------------- p-norms
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("p", [1, 1.5, 2, 4, 12])
 def test_p_norm_of_marginals(p: float, seed: int) -> None:
     workload = random_tables(seed)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.mechanisms import residual_cost
 from oracles import (
     Marginals,
@@ -55,7 +56,7 @@ def reached(plan: nz.Plan, name: str) -> float:
     }[name]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_the_cost_of_marginals_is_exact(seed: int) -> None:
     workload = random_tables(seed)
     plan = nz.plan(workload, budget=ONE, neighbours="replace")
@@ -66,7 +67,7 @@ def test_the_cost_of_marginals_is_exact(seed: int) -> None:
     assert plan.privacy.neighbours == "replace"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_the_total_is_exact(seed: int) -> None:
     """The number of records does not change, so telling it costs nothing."""
     workload = random_tables(seed)
@@ -94,7 +95,7 @@ def nz_counts(schema: nz.Schema, counts: np.ndarray) -> object:
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_the_optimum_of_marginals(seed: int, name: str) -> None:
     workload = random_tables(seed)
     problem, weights = problem_of(workload)
@@ -118,7 +119,7 @@ def test_binary_attributes(name: str) -> None:
     assert replace_cost(cost_of(b, sigma2)) == pytest.approx(1.0, rel=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16))
 @pytest.mark.parametrize("objective", ["total", "worst"])
 def test_the_cost_of_other_workloads_is_bounded(seed: int, objective: str) -> None:
     """Where columns of U differ in length, the claim is an upper bound, and not a wild one."""
@@ -141,7 +142,7 @@ def test_the_cost_of_other_workloads_is_bounded(seed: int, objective: str) -> No
         np.testing.assert_allclose(plan.variance(query), expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_the_cost_when_there_are_too_many_patterns(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,10 +11,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples, seeds
 from noiseplan.errors import PlanError, StorageError, TooManyValues, UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_series import SeriesMechanism
@@ -72,7 +73,7 @@ def cells(plan: nz.Plan) -> np.ndarray:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_errors_are_those_of_least_squares(seed: int, noise: str) -> None:
     """Variances and covariances from the cost matrix, all of whose rows are estimated at best."""
     schema = nz.Schema.from_sizes({"sex": 2, "time": 9, "age": 3})
@@ -107,7 +108,7 @@ def test_errors_are_those_of_least_squares(seed: int, noise: str) -> None:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_the_cost_covers_every_pair_of_records(seed: int, noise: str) -> None:
     """Against the measured columns themselves; neighbours that replace are bounded from above."""
     plan = planned(sums(seed, ranges=False), noise=noise)
@@ -147,7 +148,7 @@ def test_the_cost_covers_every_pair_of_records(seed: int, noise: str) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(5, 30))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_without_noise_answers_are_the_truth(seed: int, values: int) -> None:
     workload = sums(seed, values)
     plan = planned(workload)
@@ -186,7 +187,7 @@ def test_answers_are_unbiased_with_the_errors_that_are_said() -> None:
 # ---------------------------------------------------------------------- plans
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_near_the_optimum_and_never_below_its_own_bound(seed: int) -> None:
     workload = sums(seed, values=24)
     plan = planned(workload, noise="gaussian")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.errors import PlanError, QueryError
 from oracles import Marginals, add_remove_cost, cost_of, optimal_worst_sdp, probe
 from workloads import random_tables
@@ -21,7 +22,7 @@ def random_targets(workload: nz.Workload, seed: int) -> dict[str, float]:
     return {query.name: float(rng.uniform(0.5, 40.0)) for query in workload}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_targets_are_met_at_the_least_cost(seed: int) -> None:
     """Weights play no part: a target is a variance, whatever the objective would count."""
     workload = random_tables(seed)
@@ -37,7 +38,7 @@ def test_targets_are_met_at_the_least_cost(seed: int) -> None:
     assert plan.optimal
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_targets_within_a_budget_scale_together(seed: int) -> None:
     workload = random_tables(seed)
     targets = random_targets(workload, seed)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.measured_tree import TreeMechanism
@@ -209,7 +210,7 @@ def test_the_norm_of_a_tree_is_that_of_its_matrix(largest: int) -> None:
 
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize("even", [True, False])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_near_the_optimum_and_never_below_its_own_bound(seed: int, even: bool) -> None:
     workload = places(seed, even=even)
     plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
@@ -343,7 +344,7 @@ COARSE: list[tuple[nz.PureDP | nz.zCDP, Literal["add-remove", "replace"]]] = [
 def test_coarse_levels_of_a_long_attribute_are_planned_over_their_groups(
     budget: nz.PureDP | nz.zCDP, neighbours: Literal["add-remove", "replace"]
 ) -> None:
-    leaves = 20_000
+    leaves = 10_000
     workload = coarse_levels(leaves)
     plan = nz.plan(workload, budget=budget, neighbours=neighbours)
     assert plan.mechanism.schema.shape == (leaves, 2)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.domain.cells import Classes, MergedValues
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.matrix import DenseMechanism
@@ -26,7 +27,7 @@ from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import carried, smaller
 from noiseplan.planning.workload_types import prepare
 
-repeatable = settings(max_examples=40, deadline=None, derandomize=True)
+repeatable = examples(40)
 BUDGET = nz.zCDP(0.5)
 
 
@@ -133,7 +134,7 @@ def test_the_example_of_the_dissertation() -> None:
 # ---------------------------------------------------------------- the same optimum
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@examples(12)
 @given(workloads())
 def test_the_optimum_is_that_of_the_whole_domain(workload: nz.Workload) -> None:
     whole = nz.plan(workload, budget=BUDGET, planner="optimal", noise="gaussian")

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from depth import examples
 from noiseplan.planning.symmetry import Roles, find_roles
 from noiseplan.planning.variance_terms import Terms, build_terms
 from noiseplan.queries import (
@@ -28,7 +29,7 @@ from noiseplan.queries import (
 )
 from noiseplan.schema import Ordinal, Schema
 
-repeatable = settings(max_examples=80, deadline=None, derandomize=True)
+repeatable = examples(80)
 
 NAMES = "abcde"
 # Given by label: on attributes with other labels, or the same in another order, other groups.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.domain.gram import workload_gram
 from noiseplan.errors import PlanError
 from noiseplan.optimize import row_space_optimum
@@ -103,7 +104,7 @@ def planned(
 # ---------------------------------------------------------------------- tables and columns
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_tables_hold_what_is_asked_and_no_more(seed: int) -> None:
     workload = mixed(seed)
     tables = BaseTables.of(prepare(workload))
@@ -116,7 +117,7 @@ def test_tables_hold_what_is_asked_and_no_more(seed: int) -> None:
     assert np.allclose((root @ rows).T @ (root @ rows), workload_gram(workload))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_columns_are_those_of_all_cells_that_are_told_apart(seed: int) -> None:
     tables = BaseTables.of(prepare(mixed(seed)))
     rows = np.concatenate([q.dense() for q in tables.workload])
@@ -150,7 +151,7 @@ def test_places_beyond_the_rows_are_in_none() -> None:
 # ---------------------------------------------------------------------- the optimum
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_the_total_is_that_of_the_dense_optimum(seed: int) -> None:
     tables = BaseTables.of(prepare(mixed(seed)))
     found = RowBasis.of(tables.root(), tables.columns()).least_total(1e-5)
@@ -171,7 +172,7 @@ def test_total_and_worst_are_those_of_a_conic_solver() -> None:
     assert reached * (1 - worst.gap) <= largest * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_the_worst_variance_is_that_of_the_interior_point(seed: int) -> None:
     workload = mixed(seed)
     tables = BaseTables.of(prepare(workload))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from depth import seeds
 from noiseplan.matrices.base import Array
 from noiseplan.optimize import allocation
 from noiseplan.optimize.allocation import LOSS_GAP, Share, share_for_loss, spend
@@ -40,7 +41,7 @@ def problem(seed: int, kinds: int, rows: int, types: int) -> tuple[Array, Array]
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_optimum_is_that_of_a_solver(shape: tuple[int, int, int], seed: int, name: str) -> None:
     privacy, rows = problem(seed, *shape)
     loss, atom = LOSSES[name]

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import seeds
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.allocation import WORST_GAP, share_for_worst, spend
 from noiseplan.optimize.saddle import approached
@@ -31,7 +32,7 @@ def by_solver(privacy: Array, rows: Array) -> float:
 
 
 @pytest.mark.parametrize("shape", [(1, 6, 4), (5, 1, 4), (7, 5, 6), (40, 12, 8), (3, 60, 20)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_the_optimum_is_that_of_a_solver(shape: tuple[int, int, int], seed: int) -> None:
     privacy, rows = problem(seed, *shape)
     share = share_for_worst(privacy, sp.csr_array(rows), 1.0)
@@ -57,7 +58,7 @@ def test_what_is_claimed_holds(
 
 
 def test_hardly_a_step_is_left_after_the_interior_point() -> None:
-    for seed in range(20):
+    for seed in seeds(20):
         privacy, rows = problem(seed, 10, 5, 8)
         share = share_for_worst(privacy, sp.csr_array(rows), 1.0, steps=5)
         assert share.value <= share.bound * (1 + 10 * WORST_GAP)
@@ -79,7 +80,7 @@ def test_sizes_that_differ_by_many_digits() -> None:
     share = share_for_worst(privacy, sp.csr_array([[0.0, 1.082]]), 1e6)
     assert share.value == pytest.approx(8.912e2 * 1.082, rel=1e-8)
     assert share.sigma2[1] == pytest.approx(8.912e2, rel=1e-8)
-    for seed in range(60):
+    for seed in seeds(60):
         rng = np.random.default_rng(seed)
         scales = 10.0 ** rng.integers(-9, 10, (2, 4, 4))
         privacy, rows = rng.random((2, 4, 4)) * (rng.random((2, 4, 4)) < 0.7) * scales

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.errors import BudgetError, NoiseplanError
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, PureDP, conversions, zCDP
 
 NOT_POSITIVE = [0, -1, 0.0, math.inf, -math.inf, math.nan, True, "0.5", None, 10**400, np.ones(1)]
 NOT_PROBABILITY = [0, 1, -0.1, 1.5, math.inf, math.nan, False, "1e-9", None]
 
-repeatable = settings(max_examples=200, deadline=None, derandomize=True)
+repeatable = examples(200)
 
 
 def test_budget_is_abstract() -> None:

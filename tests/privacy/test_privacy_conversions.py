@@ -9,9 +9,10 @@ from fractions import Fraction
 import numpy as np
 import privacy_oracles as oracle
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import (
     _curves,
@@ -32,7 +33,7 @@ with warnings.catch_warnings():
 TIGHT = 2e-11  # promised relative excess of δ
 INVERSE = 1e-9  # relative loss of the inverses, for δ up to 0.999
 
-repeatable = settings(max_examples=150, deadline=None, derandomize=True)
+repeatable = examples(150)
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:

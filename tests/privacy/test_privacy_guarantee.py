@@ -9,9 +9,10 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import (
     GDP,
@@ -26,7 +27,7 @@ from noiseplan.privacy import (
     zcdp_epsilon,
 )
 
-repeatable = settings(max_examples=100, deadline=None, derandomize=True)
+repeatable = examples(100)
 costs = st.floats(-8, 4).map(lambda exponent: 10.0**exponent)
 
 

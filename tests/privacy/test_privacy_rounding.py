@@ -8,12 +8,13 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.privacy import rounding
 
-repeatable = settings(max_examples=200, deadline=None, derandomize=True)
+repeatable = examples(200)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 ordinary = st.floats(-1e100, 1e100)
 costs = st.floats(0, 1e300)

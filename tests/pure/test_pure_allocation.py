@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.optimize import check_grad, minimize
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.optimize.laplace_allocation import Law, Loss, _Sharing, best_spending
 from noiseplan.planning.attribute_strategies import role_strategies
 from noiseplan.planning.planners.table_plans import _merged, _shared
@@ -71,7 +72,7 @@ def test_tables_that_tell_nothing_of_each_other_share_by_cube_roots() -> None:
     np.testing.assert_allclose(found.shares, roots / roots.sum(), rtol=1e-3)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_no_random_start_does_better(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = rng.integers(2, 6, 3).tolist()

@@ -11,6 +11,7 @@ from benchmarks.pure import searched
 from scipy.spatial import ConvexHull
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.optimize.laplace_bounds import _log_shadow, disjoint_tables_bound
 from noiseplan.planning.attribute_strategies import role_strategies
 from noiseplan.planning.pure_bounds import SharedTables, epsilon_at, laplace_cost, volume_bound
@@ -97,7 +98,7 @@ def test_counts_with_discrete_noise_reach_the_bound(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_no_plan_is_below_its_bounds(seed: int, epsilon: float) -> None:
     workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)
     plan = nz.plan(workload, budget=nz.PureDP(epsilon))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import depth, seeds
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.side_by_side import SideBySide
@@ -76,7 +77,7 @@ def by_hand(workload: nz.Workload, epsilon: float, neighbours: str, score: str) 
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_never_worse_than_any_planner_nor_noise_on_each_table(seed: int, neighbours: str) -> None:
     workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)
     score = list(SCORES)[seed % 3]
@@ -489,7 +490,7 @@ def test_groups_of_a_table_that_no_row_looks_at() -> None:
     assert (seen == query.matrix.dense()).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(depth(3, 1)))
 def test_few_rows_that_tell_many_values_apart(seed: int) -> None:
     """A faint identity beside five rows over 31 values is near the limit of what is inverted: that
     was no plan at all, alone and as a table among others."""

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pure_oracles import look
 
 import noiseplan as nz
+from depth import examples, seeds
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.planning.planners import table_plans
@@ -146,7 +147,7 @@ def test_the_workload_as_a_strategy() -> None:
     assert look(plan).epsilon == 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seed=st.integers(0, 10**6), epsilon=st.floats(1e-3, 1e3))
 def test_any_workload_and_budget(seed: int, epsilon: float) -> None:
     workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)
@@ -154,7 +155,7 @@ def test_any_workload_and_budget(seed: int, epsilon: float) -> None:
     assert look(plan).epsilon <= Fraction(plan.privacy.pure_epsilon) <= Fraction(epsilon)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_random_workloads_have_exact_errors(seed: int) -> None:
     workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)
     plan = nz.plan(workload, budget=nz.PureDP(1.0))

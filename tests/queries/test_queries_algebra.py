@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.domain.gram import workload_gram
 from noiseplan.queries.containment import _no_eigenvalue_below
 
@@ -42,7 +43,7 @@ def least_eigenvalue(one: nz.Workload, other: nz.Workload) -> float:
     return float(values[0] / max(np.abs(values).max(), 1e-300))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_containment_is_that_of_the_matrices_written_out(seed: int) -> None:
     random = np.random.default_rng(seed)
     other = drawn(random, 2, matrices=seed % 2 == 0)
@@ -58,7 +59,7 @@ def test_containment_is_that_of_the_matrices_written_out(seed: int) -> None:
 def test_both_answers_occur_among_the_drawn() -> None:
     """So that the comparison above says something in both directions, with mixed signs."""
     found = set()
-    for seed in range(60):
+    for seed in seeds(60):
         random = np.random.default_rng(seed)
         other, more = drawn(random, 2), drawn(random, 3)
         cells = nz.Query(SCHEMA, list(SCHEMA.names), weight=30.0)
@@ -66,7 +67,7 @@ def test_both_answers_occur_among_the_drawn() -> None:
     assert found == {True, False}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_rows_that_are_turned_are_equivalent(seed: int) -> None:
     random = np.random.default_rng(seed)
     workload = drawn(random, 3)
@@ -122,7 +123,7 @@ def test_large_domains_of_ranges() -> None:
     assert long.equivalent(long) and (long + long).contains(long)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_factorisations_find_negative_eigenvalues(seed: int) -> None:
     """Of matrices with eigenvalues just above and just below what counts as none."""
     random = np.random.default_rng(seed)
@@ -162,7 +163,7 @@ def test_refusals_say_where_schemas_differ() -> None:
 # ---------------------------------------------------------------- crossproducts
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_crossed_rows_are_kronecker_products(seed: int) -> None:
     random = np.random.default_rng(seed)
     sizes = nz.Schema.from_sizes({"x": 3, "y": 2})

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.errors import NoiseplanError, QueryError
 from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Ranges, Total
 from noiseplan.schema import Attribute, Binned, Categorical, Ordinal
 
-repeatable = settings(max_examples=80, deadline=None, derandomize=True)
+repeatable = examples(80)
 
 AGE = Ordinal(range(20, 27))
 SEX = Categorical(["F", "M"], other="?")

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import QueryError
 from noiseplan.matrices import GroupMatrix, IdentityMatrix
 from noiseplan.queries.predicates import predicate_query
@@ -228,7 +229,7 @@ def test_targets_by_level() -> None:
     assert plan.variance("county × sex").max() == pytest.approx(400, rel=1e-2)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
 def test_answers_are_sums_over_members(groups: list[int], seed: int) -> None:
     geo = nz.Hierarchical({"leaf": range(len(groups)), "group": groups})

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import QueryError
 from noiseplan.queries.factors import Permuted
 
-repeatable = settings(max_examples=50, deadline=None, derandomize=True)
+repeatable = examples(50)
 
 
 def line(n: int) -> nz.Schema:

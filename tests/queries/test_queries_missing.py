@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.queries.predicates import predicate_query
 from noiseplan.queries.questions import read_question
@@ -110,7 +111,7 @@ def people() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(text=conditions)
 def test_conditions_mean_what_they_mean_in_sql(
     people: duckdb.DuckDBPyConnection, text: str

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import NoiseplanError, QueryError
 from noiseplan.queries.parsing import And, Comparison, Condition, Not, Or, parse
 from noiseplan.queries.predicates import predicate_query
 
-repeatable = settings(max_examples=100, deadline=None, derandomize=True)
+repeatable = examples(100)
 
 AGES = range(5)
 REGIONS = ["north", "it's south", "east"]

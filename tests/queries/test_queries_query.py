@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from depth import examples
 from noiseplan.errors import QueryError, SchemaError
 from noiseplan.queries import (
     Custom,
@@ -29,7 +30,7 @@ from noiseplan.queries import (
 )
 from noiseplan.schema import Attribute, Categorical, Ordinal, Schema
 
-repeatable = settings(max_examples=120, deadline=None, derandomize=True)
+repeatable = examples(120)
 
 TOY = Schema(
     {

@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import chisquare, halfnorm, kstest
 
 import noiseplan as nz
+from depth import seeds
 
 CUBE = nz.Schema.from_sizes({"a": 2, "b": 3, "c": 2, "d": 4})
 LINE = nz.Schema.from_sizes({"x": 4096})
@@ -69,7 +70,7 @@ def test_boxes_of_each_shape_in_any_place_alike() -> None:
 
 def test_tables_are_drawn_alike_and_once() -> None:
     drawn: Counter[tuple[str, ...]] = Counter()
-    for seed in range(1500):
+    for seed in seeds(1500):
         workload = nz.Workload.random_marginals(CUBE, 3, up_to=2, seed=seed)
         assert len(workload) == 3 and set(workload.columns.weights) == {1.0}
         drawn.update(query.attributes for query in workload)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.errors import QueryError, SchemaError
 from noiseplan.queries import (
     Custom,
@@ -25,7 +26,7 @@ from noiseplan.queries import (
 )
 from noiseplan.schema import Categorical, Ordinal, Schema
 
-repeatable = settings(max_examples=100, deadline=None, derandomize=True)
+repeatable = examples(100)
 
 SIZES = {"age": 10, "sex": 2, "region": 4, "one": 1}
 SCHEMA = Schema.from_sizes(SIZES)

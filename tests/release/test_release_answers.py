@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import seeds
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import NoiseplanError, PlanError, QueryError, SchemaError, UnanswerableError
 from oracles import prefix
@@ -77,7 +78,7 @@ def test_asking_twice_gives_one_answer(release: nz.Release) -> None:
 # --------------------------------------------------------------------------- streaming
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_streamed_answers_are_the_single_ones(seed: int) -> None:
     workload = random_workload(seed, kinds=ANY[:5], several=True, joint=bool(seed % 2))
     plan = nz.plan(workload, budget=ONE)

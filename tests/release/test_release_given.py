@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import DataError, QueryError, UnanswerableError
 from oracles import marginal_matrix
 
@@ -46,7 +47,7 @@ def noisy(tables: list[tuple[list[int], np.ndarray, np.ndarray]], even: bool) ->
     )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(seed=st.integers(0, 2**32 - 1), even=st.booleans())
 def test_the_best_linear_unbiased_answers(seed: int, even: bool) -> None:
     rng = np.random.default_rng(seed)

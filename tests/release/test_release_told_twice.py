@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.queries.row_spaces import RowSpace, matrix_space, product, row_space
 from noiseplan.release import told_tables, told_twice
 from noiseplan.release.ledger_charge import Account
@@ -88,7 +89,7 @@ def queries(draw: st.DrawFn, schema: nz.Schema) -> nz.Query:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_no_clash_is_missed_and_none_is_made_up(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     one, other = data.draw(queries(schema)), data.draw(queries(schema))
@@ -100,7 +101,7 @@ def test_no_clash_is_missed_and_none_is_made_up(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_ranks_and_products(data: st.DataObject) -> None:
     one, other = data.draw(matrices(3)), data.draw(matrices(4))
     spaces = [matrix_space(nz.matrices.DenseMatrix(m)) for m in (one, other)]

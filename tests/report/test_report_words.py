@@ -6,15 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from depth import examples
 from noiseplan.privacy import Guarantee
 from noiseplan.words.privacy import currencies, promise, success_bound
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(pcost=st.floats(1e-6, 30), alarms=st.sampled_from([0.01, 0.05, 0.3]))
 def test_the_best_test_against_gaussian_noise_is_within_the_bound(
     pcost: float, alarms: float

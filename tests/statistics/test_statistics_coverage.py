@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import depth
 from noiseplan.statistics.quotients import Quotient
 from noiseplan.statistics.statistic import Statistic
 
-COPIES, RELEASES = 6, 250
+COPIES, RELEASES = 6, depth(250, 80)
 SLACK = 4 * np.sqrt(0.05 * 0.95 / (COPIES * RELEASES))
 # Counts by bin; the last is open.
 KINDS = {

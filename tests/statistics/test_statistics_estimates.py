@@ -11,10 +11,11 @@ from datetime import date
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.statistics.quantiles import Curve, _reached
 from noiseplan.statistics.quotients import Quotient
 from noiseplan.words.hints import in_command_line
@@ -192,7 +193,7 @@ def test_standard_errors_are_those_of_the_delta_method() -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_fieller_holds_the_ratios_that_a_test_does_not_reject(seed: int) -> None:
     random = np.random.default_rng(seed)
     root = random.normal(size=(2, 2))
@@ -212,7 +213,7 @@ def test_fieller_holds_the_ratios_that_a_test_does_not_reject(seed: int) -> None
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 def test_intervals_of_ratios_are_the_possible_ones_that_a_test_does_not_reject(seed: int) -> None:
     """Against a fine grid of what is possible, also where the noise made n/d impossible."""
     random = np.random.default_rng(seed)
@@ -241,7 +242,7 @@ def test_weights_that_take_away_leave_everything_possible() -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 def test_intervals_of_quantiles_are_where_a_test_does_not_reject(seed: int) -> None:
     """The roots of the quadratic equations against a fine grid, with a covariance of any shape."""
     random = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import depth
 from noiseplan.counting import CountTensor
 from noiseplan.errors import QueryError, UnanswerableError
 from noiseplan.mechanisms import tree_block
@@ -124,7 +125,7 @@ def test_sums_from_the_other_end_where_the_covariance_is_too_large(
 @pytest.mark.parametrize("asked", [{"t": nz.Prefix(), "g": nz.Identity()}, ["t", "g"]])
 def test_medians_of_long_attributes_have_their_level(asked: Any) -> None:
     """The true median lies inside a bin: its test is exact, so the level is met from both sides."""
-    size, groups, releases = 8_000, 10, 60
+    size, groups, releases = 8_000, 10, depth(60, 20)
     schema = nz.Schema(
         {"t": nz.Binned(range(size + 1)), "g": nz.Categorical([str(i) for i in range(groups)])}
     )

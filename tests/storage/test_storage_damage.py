@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import StorageError
 
 FILES = ("certificate.json", "plan.json", "plan.npz", "measurements.npz", "SHA256SUMS")
@@ -47,9 +48,7 @@ def sign_again(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-@settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_change_of_any_file_is_noticed(
     saved: Path, tmp_path: Path, data: st.DataObject
@@ -79,9 +78,7 @@ def test_any_change_of_any_file_is_noticed(
         assert path.name == "SHA256SUMS"
 
 
-@settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_edited_json_with_right_hashes(saved: Path, tmp_path: Path, data: st.DataObject) -> None:
     """Values of other types, huge numbers, missing keys: an error in words, or a sound release."""

@@ -14,10 +14,11 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import StorageError
 from noiseplan.matrices import DenseMatrix
 from noiseplan.storage import plan_hash
@@ -116,9 +117,7 @@ def test_a_loaded_release_answers_new_queries(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.covariance(query, other), release.covariance(query, other))
 
 
-@settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),
     planner=st.sampled_from(["auto", "residual", "optimal"]),

@@ -12,9 +12,10 @@ from datetime import date, datetime, time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.data import example_study
 from noiseplan.studio.editing import edited, written
 from noiseplan.studio.toml_blocks import blocks_of
@@ -355,7 +356,7 @@ DESIGNS = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(DESIGNS, DESIGNS)
 def test_any_design_is_written_and_any_other_made_of_it(
     one: dict[str, Any], other: dict[str, Any]
@@ -370,7 +371,7 @@ def _lines(text: str) -> list[str]:
     return [line for line in re.split("\n", text) if line.strip().startswith("#")]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.data())
 def test_random_edits_of_a_study_keep_its_other_lines(data: st.DataObject) -> None:
     text, design = COMMENTED, design_of(COMMENTED)

@@ -7,9 +7,10 @@ import tomllib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.study.lines import Place, lines_of
 
 WRITTEN = '''\
@@ -187,7 +188,7 @@ class Writer:
                 self.document(table, place)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(root=ROOTS, data=st.data())
 def test_lines_of_any_text(root: dict[str, Any], data: st.DataObject) -> None:
     writer = Writer(data.draw)

@@ -6,18 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import noiseplan as nz
+from depth import examples, seeds
 from noiseplan.errors import DataError
 from noiseplan.valid import ValidTables
 from noiseplan.valid.even_population import inner_point
 from noiseplan.valid.whole_numbers import whole_near, whole_two_way
 
 SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 3})
-seeds = st.integers(0, 2**32 - 1)
+any_seed = st.integers(0, 2**32 - 1)
 
 
 def noisy(shape: tuple[int, ...], seed: int = 1) -> nz.Release:
@@ -46,7 +47,7 @@ def margins_of(population: np.ndarray) -> dict[tuple[str, str], np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_true_tables_of_a_sparse_population_are_never_refused(seed: int) -> None:
     population = np.random.default_rng(seed).poisson(0.3, (3, 3, 3)).astype(float)
     population[0, 0, 0] += 1
@@ -57,8 +58,8 @@ def test_true_tables_of_a_sparse_population_are_never_refused(seed: int) -> None
         assert found.values(*names) == pytest.approx(table, abs=1e-6)
 
 
-@given(seed=seeds)
-@settings(derandomize=True, deadline=None, max_examples=25)
+@given(seed=any_seed)
+@examples(25)
 def test_cells_that_can_be_positive_are_those_a_program_of_their_own_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
     population = rng.poisson(0.4, (2, 3, 2)).astype(float)
@@ -124,8 +125,8 @@ def agree(found: ValidTables) -> bool:
     )
 
 
-@given(seed=seeds, public=st.booleans(), total=st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=25)
+@given(seed=any_seed, public=st.booleans(), total=st.booleans())
+@examples(25)
 def test_whole_tables_around_impossible_cells(seed: int, public: bool, total: bool) -> None:
     """Two tables that share an attribute, both with impossible cells: they agree all the same."""
     rng = np.random.default_rng(seed)
@@ -151,8 +152,8 @@ def test_whole_tables_around_impossible_cells(seed: int, public: bool, total: bo
     assert found.changes.apart == 0
 
 
-@given(seed=seeds)
-@settings(derandomize=True, deadline=None, max_examples=60)
+@given(seed=any_seed)
+@examples(60)
 def test_every_cell_and_sum_goes_to_a_neighbour(seed: int) -> None:
     rng = np.random.default_rng(seed)
     table = rng.gamma(0.5, 2.0, rng.integers(1, 6, size=2)) * (rng.random() < 0.8)

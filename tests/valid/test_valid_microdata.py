@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from depth import depth
 from noiseplan.errors import MissingExtraError, PlanError, StorageError
 from noiseplan.valid.microdata import fidelity
 from noiseplan.valid.refining import refine
@@ -125,7 +126,7 @@ print(frame.write_csv())
 def test_the_same_records_in_every_order_of_sets() -> None:
     """Python orders sets of texts anew in every process; a seed gives the same records in all."""
     found = set()
-    for order in ("0", "3", "5"):
+    for order in ("0", "3", "5")[: depth(3, 2)]:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", ORDER],
             env=os.environ | {"PYTHONHASHSEED": order}, capture_output=True, text=True, check=True,

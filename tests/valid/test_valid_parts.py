@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples, seeds
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError, QueryError
 from noiseplan.valid import family as family_module
@@ -47,7 +48,7 @@ def test_margins_hold_what_tables_share() -> None:
     assert family.above[(1, 2)] == ((0, 1, 2, 3), (1, 2, 3, 4))
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(st.sets(st.integers(0, 6), max_size=5), min_size=1, max_size=8))
 def test_every_two_tables_share_a_margin(drawn: list[set[int]]) -> None:
     sets = [tuple(sorted(one)) for one in drawn]
@@ -127,7 +128,7 @@ def test_small_tables_of_one_shape_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 # --------------------------------------------------------------------------- whole numbers
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(
     cells=st.lists(st.floats(0, 50), min_size=1, max_size=12),
     total=st.integers(0, 400),
@@ -143,7 +144,7 @@ def test_shares_add_up(cells: list[float], total: int) -> None:
         assert (found[table == 0] == 0).all()
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(seed=st.integers(0, 2**31), shape=st.tuples(st.integers(1, 6), st.integers(1, 6)))
 def test_two_way_whole_numbers_have_their_margins(seed: int, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
@@ -171,7 +172,7 @@ def test_two_way_whole_numbers_are_the_nearest_where_margins_are_whole() -> None
         assert (found.sum(axis=1) == rows).all()
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 2**31), shape=st.sampled_from([(2, 3), (3, 3), (4, 2)]))
 def test_two_way_whole_numbers_are_the_best_of_all_roundings(
     seed: int, shape: tuple[int, int]
@@ -262,7 +263,7 @@ def test_no_population_can_obey() -> None:
 # --------------------------------------------------------------------------- the last step
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 2**31), width=st.integers(2, 4))
 def test_a_table_with_given_margins(seed: int, width: int) -> None:
     rng = np.random.default_rng(seed)
@@ -276,7 +277,7 @@ def test_a_table_with_given_margins(seed: int, width: int) -> None:
         assert (found >= 0).all()
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 2**31), noise=st.sampled_from([0.0, 1e-6, 0.1, 10.0]))
 def test_settling_whatever_is_given(seed: int, noise: float) -> None:
     """Tables however far from each other end up in agreement, none negative."""
@@ -348,7 +349,7 @@ def test_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(9, 4, 7), (5, 3, 4, 6)])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_wide_tables_agree_with_every_single_attribute(shape: tuple[int, ...], seed: int) -> None:
     """Thin tables too, whose sums drift where each cell is rounded by those before it."""
     rng, axes = np.random.default_rng(seed), tuple(range(len(shape)))

@@ -7,10 +7,11 @@ from itertools import combinations
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples, seeds
 from noiseplan.matrices.base import Array
 from noiseplan.valid import ValidTables, asked_sums, valid_tables
 from noiseplan.valid.asked_sums import Sums
@@ -66,7 +67,7 @@ def nearest(parts: list[tuple[Array, Array, Array]], cells: int) -> Array:
     return np.asarray(x.value)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("county", [True, False])
 def test_levels_by_a_conic_solver(seed: int, county: bool) -> None:
     """Levels count whether they were asked for or not."""
@@ -261,7 +262,7 @@ def test_a_thin_group_keeps_its_sum(level: bool) -> None:
     assert cells[1] < 0.4 * cells[0]  # sparse cells keep what they gain
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@examples(25)
 @given(seed=st.integers(0, 2**31), rho=st.sampled_from([1e-3, 0.02, 0.5]), total=st.booleans())
 def test_the_error_never_grows_in_its_measure(seed: int, rho: float, total: bool) -> None:
     """A projection onto a convex set that holds the truth, whatever that is."""

@@ -8,10 +8,11 @@ from math import comb
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples, seeds
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, QueryError, UnanswerableError
 from noiseplan.matrices.base import Array
@@ -72,14 +73,14 @@ def compare(valid: object, expected: dict[tuple[int, ...], Array], tolerance: fl
         np.testing.assert_allclose(valid.tables[s], table, atol=tolerance)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_nearest_by_a_conic_solver(seed: int, width: int) -> None:
     release = noisy(SIZES, seed, width)
     compare(valid_tables(release), nearest(release, width))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_public_total_and_table(seed: int) -> None:
     release = noisy(SIZES, seed)
     by_b = np.array([20.0, 11.0, 0.0])
@@ -89,7 +90,7 @@ def test_public_total_and_table(seed: int) -> None:
     assert valid.total == 31
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_impossible_cells(seed: int) -> None:
     release = noisy(SIZES, seed)
     never = np.array([[0, 0, 1], [0, 0, 0], [1, 1, 0], [0, 0, 0]], dtype=bool)
@@ -120,7 +121,7 @@ def check_valid(valid: object) -> None:
             np.testing.assert_allclose(left, right, atol=1e-9 * records)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@examples(30)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     width=st.integers(0, 3),
@@ -138,7 +139,7 @@ def test_valid_whatever_the_noise(
         assert valid.total == total
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 2**31), seed_public=st.integers(0, 2**31), width=st.integers(2, 3))
 def test_public_tables_are_kept(seed: int, seed_public: int, width: int) -> None:
     release = noisy(SIZES, seed, width)
@@ -151,7 +152,7 @@ def test_public_tables_are_kept(seed: int, seed_public: int, width: int) -> None
     np.testing.assert_allclose(valid.values("c"), public[("c",)], atol=1e-9 * people.sum())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_error_never_grows_in_its_own_measure(seed: int) -> None:
     """A projection onto a convex set that holds the truth brings every estimate nearer to it."""
     rng = np.random.default_rng(seed)

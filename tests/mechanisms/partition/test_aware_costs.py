@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 
 counts_of = st.lists(st.integers(0, 9), min_size=1, max_size=24)
@@ -18,7 +19,7 @@ def intervals(cells: int) -> tuple[np.ndarray, np.ndarray]:
     return start, stop
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(counts_of)
 def test_costs_are_those_of_the_definitions(counts: list[int]) -> None:
     x = np.array(counts)
@@ -32,7 +33,7 @@ def test_costs_are_those_of_the_definitions(counts: list[int]) -> None:
         assert costs.totals(start, stop)[number] == part.sum()
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(counts_of, st.integers(0, 23))
 def test_one_record_moves_the_spread_by_at_most_one(counts: list[int], cell: int) -> None:
     x = np.array(counts)
@@ -44,7 +45,7 @@ def test_one_record_moves_the_spread_by_at_most_one(counts: list[int], cell: int
     assert not moved[(cell < start) | (cell >= stop)].any()
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(counts_of)
 def test_spread_is_between_half_the_deviation_and_all_of_it(counts: list[int]) -> None:
     costs = IntervalCosts.of(np.array(counts))

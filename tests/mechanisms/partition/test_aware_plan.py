@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.errors import (
     BudgetError,
     NoiseplanError,
@@ -19,6 +20,7 @@ from noiseplan.errors import (
     StorageError,
     UnanswerableError,
 )
+from noiseplan.mechanisms.partition import estimates
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.buckets import rows_in_line
 from noiseplan.mechanisms.partition.partition_settings import Dawa
@@ -46,7 +48,7 @@ def made(budget: object = None, planner: object = "dawa", **options: object) -> 
 # ---------------------------------------------------------------------- privacy
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(40)
 @given(st.floats(1e-3, 20), st.floats(0.01, 0.9), st.booleans())
 def test_parts_add_up_to_no_more_than_the_budget(epsilon: float, share: float, gauge: bool) -> None:
     settings_of = Dawa(share=share, error_share=0.05 if gauge else 0.0)
@@ -225,7 +227,7 @@ def test_two_attributes_go_along_the_curve() -> None:
 
 
 def test_large_lines_are_answered_with_sampled_errors() -> None:
-    cells = 8192
+    cells = estimates.BY_FORMS + 404
     schema = nz.Schema({"v": nz.Ordinal(range(cells))})
     workload = nz.Workload([nz.Query(schema, {"v": nz.Prefix()})])
     release = nz.plan(workload, budget=nz.PureDP(1.0), planner="dawa").release(

@@ -7,9 +7,10 @@ import itertools
 import numpy as np
 import pytest
 from benchmarks.least_partition import least_cost_partition, partition_cost
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
 from noiseplan.mechanisms.partition.buckets import expand
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
@@ -59,7 +60,7 @@ def test_uniform_expansion_of_the_worked_example() -> None:
     assert np.allclose(found, [3.15, 3.15, 7.1, 0.9, 0.9, 0.9, 0.9, 2.8, 2.8, 2.8])
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(40)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.floats(0.1, 20))
 def test_least_cost_is_the_least_of_all_partitions(counts: list[int], charge: float) -> None:
     x = np.array(counts)

@@ -10,9 +10,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.errors import DataError, PlanError
 from noiseplan.mechanisms.partition.exact_powers import ERROR, LN2_UP, Rate
 from noiseplan.mechanisms.partition.partition_prior import Candidates, Prior, default_longest
@@ -132,7 +133,7 @@ def test_privacy_over_all_small_neighbours(
     assert worst > 0.5 * selector.epsilon
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@examples(25)
 @given(
     st.lists(st.integers(0, 40), min_size=3, max_size=4),
     st.integers(0, 4),
@@ -160,7 +161,7 @@ def test_draws_follow_the_law() -> None:
         assert abs(seen[edges] - draws * p) <= 6 * math.sqrt(draws * p * (1 - p)) + 6
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(st.integers(2, 12), st.integers(4, 40), st.integers(0, 2**32))
 def test_edges_run_from_the_first_cell_to_the_last(longest: int, cells: int, seed: int) -> None:
     longest = min(longest, cells)
@@ -245,7 +246,7 @@ def test_a_choice_of_tiny_chance_is_possible() -> None:
     assert choose(weights, exponents, Fixed((1 << 64) - 1, 0)) == 0
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.floats(0.01, 1.0), st.integers(-80, 0)), min_size=2, max_size=6),
     st.integers(0, 2**64 - 1),
@@ -257,7 +258,7 @@ def test_quick_and_exact_choices_agree(drawn: list[tuple[float, int]], word: int
     assert quick == _choose_exactly(weights, exponents, word, Fixed(*more))
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(1, 4095), st.integers(0, 30), st.integers(0, 2**40))
 def test_powers_are_within_their_error(numerator: int, bits: int, cost: int) -> None:
     from mpmath import mp, mpf
@@ -270,7 +271,7 @@ def test_powers_are_within_their_error(numerator: int, bits: int, cost: int) -> 
         assert abs(mpf(float(mantissa[0])) / wanted - 1) <= mpf(ERROR)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(st.fractions(Fraction(1, 10**6), 1000))
 def test_rates_are_below_what_is_wanted_and_close(wanted: Fraction) -> None:
     found = Rate.below(wanted)

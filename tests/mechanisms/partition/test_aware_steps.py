@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from depth import examples
 from noiseplan.matrices import IdentityMatrix, PrefixMatrix, RangesMatrix, TotalMatrix
 from noiseplan.matrices.base import Matrix
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan, even_groups
@@ -57,7 +58,7 @@ def test_the_curve_visits_every_cell_and_goes_to_a_neighbour(bits: int) -> None:
         assert all(place.max() - place.min() < side // 2 or bits == 0 for place in places)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(1, 20), st.integers(1, 20))
 def test_any_table_is_a_line(rows: int, columns: int) -> None:
     assert sorted(line((rows, columns)).tolist()) == list(range(rows * columns))
@@ -70,7 +71,7 @@ edges_of = st.lists(st.integers(1, 6), min_size=1, max_size=7).map(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@examples(40)
 @given(edges_of)
 def test_formulas_on_buckets_are_those_of_the_matrices(edges: np.ndarray) -> None:
     cells, spread = int(edges[-1]), spreading(edges)
@@ -194,7 +195,7 @@ def test_variances_are_those_of_many_draws() -> None:
     assert np.abs(draws.mean(axis=0)).max() < 6 * math.sqrt(np.diagonal(wanted).max() / 1000)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 @given(st.integers(1, 2**20))
 def test_groups_leave_few_enough_and_lose_nobody(buckets: int) -> None:
     count = buckets

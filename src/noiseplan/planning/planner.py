@@ -255,14 +255,15 @@ def solve(problem: Problem) -> Candidate:
     if problem.max_rows > 1:
         persons = Persons(int(problem.max_rows))
         return persons.back(solve(persons.forward(problem)))
-    first = FAMILIES[problem.drawn.law].first(problem)
+    family = FAMILIES[problem.drawn.law]
+    first = family.first(problem)
     if first is not None:
         return first
     long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
     along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
     if along is not None:
         return along
-    planner = _asked_for(problem)
+    planner = _asked_for(problem, family)
     if (refusal := planner.refuses(problem)) is not None:
         raise PlanError(refusal)
     if long:
@@ -302,8 +303,7 @@ def _require(refusal: str | None) -> None:
         raise PlanError(refusal)
 
 
-def _asked_for(problem: Problem) -> Planner:
-    family = FAMILIES[problem.drawn.law]
+def _asked_for(problem: Problem, family: Family) -> Planner:
     if problem.planner == "workload" and not family.one_matrix_of_rows(problem):
         return noise_on_rows.PLANNER
     if problem.strategies:

@@ -104,13 +104,14 @@ def _too_large(name: str, factors: tuple[Factor, ...]) -> str | None:
 
 def solve(problem: Problem) -> Candidate:
     """The plan that measures this strategy, scaled to the budget."""
+    scaled = SCALED[problem.drawn.power]
     with one_thread(problem.design):
         if problem.factors is not None:
-            return _product(problem, problem.factors)
+            return _product(problem, problem.factors, scaled)
         gram, schema = problem.design.gram(), problem.workload.schema
         assert problem.strategy is not None  # as `takes` says
-        rows = strategy_matrix(problem.strategy, schema, gram, problem.norm)
-        return SCALED[problem.drawn.power].rows(problem, rows, gram)
+        rows = strategy_matrix(problem.strategy, schema, gram, problem.scaling.norm)
+        return scaled.rows(problem, rows, gram)
 
 
 def _laplace_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
@@ -132,12 +133,11 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
 
-def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
+def _product(problem: Problem, factors: tuple[Factor, ...], scaled: Scaled) -> Candidate:
     """A product: entries are integers already, and a record touches so many of them by one each."""
     schema = problem.workload.schema
     unit = _product_mechanism(schema, factors, problem.drawn)
     touched = Fraction(unit.changed(problem.neighbours))  # whole numbers, since entries are
-    scaled = SCALED[problem.drawn.power]
     noise, privacy = scaled.within(problem, touched)
     mechanism = _product_mechanism(schema, factors, noise)
     figures = RowFigures(problem.design, mechanism)

@@ -15,7 +15,9 @@ import noiseplan as nz
 from noiseplan.mechanisms.crossed import CrossedMechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning import limits as limits_of_plans
+from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.finish import finish
+from noiseplan.planning.planners import automatic, each_alone
 from noiseplan.planning.planners import noise_on_rows as planned_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
@@ -182,6 +184,18 @@ def own_rows(workload: nz.Workload, *, mixed: bool = False, **how: Any) -> Facto
     return made
 
 
+def alone(workload: nz.Workload, **how: Any) -> Factory:
+    """Every query planned by itself, as where all together are too many."""
+
+    def made() -> Any:
+        problem = Problem(workload, budget=PURE, **how)
+        found = each_alone.solve(problem, automatic.solve, np.inf)
+        assert isinstance(found, Candidate)
+        return finish(problem, found)
+
+    return made
+
+
 EXAMPLES: dict[str, Factory] = {
     "residual, discrete": by(TWO, noise=D, planner="residual"),
     "residual, float": by(TWO, noise=G, planner="residual"),
@@ -244,6 +258,9 @@ EXAMPLES: dict[str, Factory] = {
     "sums of rows, discrete": own_rows(MIXED, budget=ZCDP, noise=D, mixed=True),
     "sums of rows, float": own_rows(HALVES, budget=ZCDP, noise=G, mixed=True),
     "sums of rows, Laplace, discrete": own_rows(TWO, budget=PURE, noise=D, mixed=True),
+    "side by side, discrete": alone(SUMS, noise=D),
+    "side by side, float": alone(TWO, noise=L),
+    "side by side, replacing": alone(STEPS, noise=D, neighbours="replace"),
 }
 NAMES = list(EXAMPLES)
 

@@ -257,9 +257,12 @@ def test_who_refuses_what() -> None:
         "dense_rows": {type(probe_of(n).mechanism).__name__ for n in NAMES} - {"TablesMechanism"},
         # Residuals only where the total is public and has no noise.
         "unit_rows": {
-            "ResidualMechanism", "ProductMechanism", "CrossedMechanism", "TablesMechanism", *long
+            "ResidualMechanism", "ProductMechanism", "CrossedMechanism", "TablesMechanism",
+            "SideBySide", *long
         },
-        "measured_queries": {"ReducedMechanism", "ProductMechanism", "TablesMechanism", *long},
+        "measured_queries": {
+            "ReducedMechanism", "ProductMechanism", "TablesMechanism", "SideBySide", *long
+        },
     }  # fmt: skip
     public = probe_of("residual, replacing").mechanism
     with pytest.raises(PlanError, match="measured exactly"):

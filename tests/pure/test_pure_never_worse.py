@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning import some_by_cells
 from noiseplan.planning.candidate import Candidate
-from noiseplan.planning.planners import automatic
+from noiseplan.planning.planners import automatic, each_alone, noise_on_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.some_by_cells import SomeByCells
 from noiseplan.planning.table_matrix import Groups, TableMatrix, norm_power
@@ -272,6 +275,97 @@ def test_rows_that_cannot_be_written_down_are_not_looked_at() -> None:
     workload = nz.Workload([nz.Query(schema, {"a": nz.Ranges()}), nz.Query(schema, ["b"])])
     found = SomeByCells.of(Problem(workload, budget=nz.PureDP(1.0)))
     assert found == "not tried, 703 numbers for 245,353 rows"
+
+
+@pytest.fixture
+def together_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables planned as very large ones: least squares of all of them take too long."""
+    monkeypatch.setattr(some_by_cells, "MOST_ROWS", 0)
+    monkeypatch.setattr(noise_on_rows, "MOST_ROWS", 0)
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.usefixtures("together_too_many")
+def test_never_worse_than_by_hand_where_tables_are_too_many_together(
+    seed: int, neighbours: str
+) -> None:
+    workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)
+    score = list(SCORES)[seed % 3]
+    how = {"neighbours": neighbours, "objective": GOALS[score], "noise": "laplace"}
+    with mock.patch.object(each_alone, "solve", wraps=each_alone.solve) as tried:
+        plan = nz.plan(workload, budget=nz.PureDP(1.0), **how)
+    assert tried.called or len(workload) == 1
+    hand = plain_tables_by_hand(workload, neighbours, score)
+    assert SCORES[score](every(plan)) <= hand * (1 + 1e-6)
+
+
+def plain_tables_by_hand(workload: nz.Workload, neighbours: str, score: str) -> float:
+    """Noise on the cells of each table, at the best shares of ε = 1."""
+    power = {"total": 1.0, "worst": np.inf, "3-norm": 3.0}[score]
+    squares = [query.weight * query.matrix.row_squares() for query in workload]
+    each = 2 * np.array([np.linalg.norm(rows, power) for rows in squares])
+    each *= 4 if neighbours == "replace" else 1
+    exponent = 0.5 if power == np.inf else power / (2 * power + 1)
+    return float((each**exponent).sum() ** (1 / exponent))
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_shares_of_queries_that_are_planned_alone(score: str) -> None:
+    """No other shares of ε are better; tables that share nothing have no more than their own."""
+    goal = GOALS[score]
+    problem = Problem(TABLES, nz.PureDP(0.7), objective=goal, noise="laplace")
+    found = each_alone.solve(problem, automatic.solve, np.inf)
+    assert isinstance(found, Candidate)
+    figures = [np.asarray(q.weight * found.mechanism.variance(q)) for q in TABLES]
+    costs = np.array([m.record_cost("add-remove") for m in found.mechanism.mechanisms])
+    assert costs.sum() == pytest.approx(0.7)
+    own = [next(i for i, q in enumerate(TABLES) if _told(m, q)) for m in found.mechanism.mechanisms]
+    assert sorted(own) == [0, 1, 2]
+
+    def value(shares: np.ndarray) -> float:
+        scale = dict(zip(own, (costs / shares) ** 2, strict=True))
+        return float(SCORES[score](np.concatenate([scale[i] * f for i, f in enumerate(figures)])))
+
+    at_best = value(costs)
+    rng = np.random.default_rng(2)
+    for size in (0.001, 0.03, 0.5):
+        for _ in range(40):
+            moved = costs * np.exp(size * rng.normal(size=3))
+            assert value(moved * costs.sum() / moved.sum()) >= at_best * (1 - 1e-9)
+
+
+def _told(mechanism: Mechanism, query: nz.Query) -> bool:
+    try:
+        mechanism.require(query)
+    except UnanswerableError:
+        return False
+    return True
+
+
+# 4,200 numbers of one table, and a few sums of another: too many for one fit.
+LARGE = nz.Schema.from_sizes({"a": 30, "b": 100, "c": 42})
+HALF = nz.Custom(np.kron(np.array([[1.0, 1, 0, 0], [0, 1, 1, 0]]), np.ones((1, 25))))
+TOO_MANY = nz.Workload(
+    [nz.Query(LARGE, {"a": nz.Identity(), "b": HALF}), nz.Query(LARGE, ["b", "c"])]
+)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "discrete"])
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_queries_planned_alone_where_they_are_too_many_together(
+    neighbours: str, noise: str
+) -> None:
+    """What they cost is compared with single records in `tests/conformance`."""
+    how = {"budget": nz.PureDP(0.7), "neighbours": neighbours, "noise": noise}
+    plan = nz.plan(TOO_MANY, **how)
+    assert plan.considered[0] == ("each query alone", "taken")
+    assert "each query alone (taken)" in str(plan)
+    assert isinstance(plan.mechanism, SideBySide)
+    assert plan.privacy.pure_epsilon == pytest.approx(0.7, rel=1e-6)
+    assert plan.privacy.pure_epsilon <= 0.7
+    tables = nz.plan(TOO_MANY, planner="identity", **how)
+    assert plan.total_variance < 0.95 * tables.total_variance
 
 
 # Tables that share nothing, over more cells than one matrix is tried for.

@@ -41,6 +41,7 @@ from noiseplan.noise import Noise, SeededSource
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.finish import finish
+from noiseplan.planning.planners import automatic, each_alone
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
 from own_examples import mixed, own_plan
@@ -211,6 +212,14 @@ def sums_of_rows() -> nz.Release:
     figures = RowFigures(problem.design, mechanism)
     made = Candidate("optimal", mechanism, privacy, figures, Unstated(problem.workload, privacy))
     return finish(problem, made).release(large_counts(), seed=11)
+
+
+def side_by_side() -> nz.Release:
+    """Every query planned by itself, as where all together are too many to be planned as one."""
+    problem = Problem(PREFIX, PURE)
+    found = each_alone.solve(problem, automatic.solve, np.inf)
+    assert isinstance(found, Candidate)
+    return finish(problem, found).release(COUNTS, seed=12)
 
 
 def continued(first: nz.Workload, second: nz.Workload, **how: Any) -> nz.Release:
@@ -388,6 +397,7 @@ RELEASES: dict[str, Callable[[], Any]] = {
         several(), large_counts(), budget=PURE, noise=D, planner="workload"
     ),
     "own-rows-sums": sums_of_rows,
+    "side-by-side": side_by_side,
     # data-aware
     "dawa-pure-discrete": lambda: planned(RANGES, budget=PURE, noise=D, planner="dawa"),
     "dawa-pure-float": lambda: planned(

@@ -13,6 +13,7 @@ import noiseplan.mechanisms.measured_tree
 import noiseplan.mechanisms.product
 import noiseplan.mechanisms.reduced
 import noiseplan.mechanisms.residual
+import noiseplan.mechanisms.side_by_side
 import noiseplan.mechanisms.tables
 import noiseplan.mechanisms.workload_rows  # noqa: F401
 from noiseplan.arrays import Arrays

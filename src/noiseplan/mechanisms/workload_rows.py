@@ -152,6 +152,9 @@ class WorkloadRowsMechanism(Mechanism):
     def floating(self) -> Mechanism:
         return replace(self, noise=self.noise.floating())
 
+    def with_noise_times(self, factor: float) -> Mechanism:
+        return replace(self, noise=self.noise.above(self.noise.size * factor))
+
     def measure(
         self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:

@@ -17,6 +17,7 @@ the rows made of them:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -62,8 +63,7 @@ class SomeByCells:
         """None where all rows are as good, or no matrix is better if these are asked for; why it is
         not tried, where that is too much to be put together."""
         queries = list(problem.workload)
-        # Before a row is looked at: some tables have more of them than can be written down.
-        least = sum(prod(min(piece.shape) for piece in q.pieces) for q in queries)
+        least = _least_measured(queries)
         if _is_too_much(least, problem.workload):
             return None if all(map(_plain, queries)) else _untried(least, problem.workload)
         ways = [_Way.of(query, problem) for query in queries]
@@ -105,6 +105,27 @@ class SomeByCells:
         return replace(candidate, figures=figures, optimality=known)
 
 
+def all_searched(problem: Problem) -> bool:
+    """Whether matrices of their own are looked for of all tables, and not only of some."""
+    asked = problem.workload
+    if _is_too_much(_least_measured(asked), asked):
+        return False
+    ways = [_Way.of(query, problem) for query in asked]
+    work = sum({way.query.key: _search_work(way) for way in ways}.values())
+    return work <= MOST_WORK and not _is_too_much(sum(max(w.cells, w.fewest) for w in ways), asked)
+
+
+def _least_measured(queries: Iterable[Query]) -> int:
+    """Before a row is looked at: some tables have more of them than can be written down."""
+    return sum(prod(min(piece.shape) for piece in query.pieces) for query in queries)
+
+
+def _search_work(way: _Way) -> int:
+    """Of a search for a matrix; none where there is nothing better than rows or cells."""
+    few = way.cells < FEW_CELLS or way.query.rows == 1 or _plain(way.query)
+    return 0 if few else max(way.cells, FEWEST_SEARCHED) ** 3
+
+
 def _by_matrices(ways: list[_Way], asked: Workload) -> dict[int, TableMatrix]:
     """The matrices that are better than rows or cells of their tables; of small tables first, and
     until it is known that all together are too much."""
@@ -113,11 +134,11 @@ def _by_matrices(ways: list[_Way], asked: Workload) -> dict[int, TableMatrix]:
     work, measured = 0, sum(way.fewest for way in ways)
     for i, way in sorted(enumerate(ways), key=lambda pair: pair[1].cells):
         if way.query.key not in found:
-            few = way.cells < FEW_CELLS or way.query.rows == 1 or _plain(way.query)
-            work += 0 if few else max(way.cells, FEWEST_SEARCHED) ** 3
+            more = _search_work(way)
+            work += more
             if work > MOST_WORK:
                 break
-            found[way.query.key] = None if few else TableMatrix.of(way.query, way.problem)
+            found[way.query.key] = TableMatrix.of(way.query, way.problem) if more else None
         matrix = found[way.query.key]
         if matrix is not None and matrix.value < way.value:
             better[i] = replace(matrix, query=way.query)

@@ -43,7 +43,8 @@ class Release(Derived):
     """Everything published: noisy measurements, and answers computed from them alone.
 
     All answers are linear in the same measurements, so they agree with each other: tables add up,
-    and a query asked twice gets the same answer. Answering costs no privacy.
+    and a query asked twice gets the same answer; only where a plan measures each query by itself,
+    as it says, tables need not add up. Answering costs no privacy.
 
     Examples
     --------

@@ -45,6 +45,7 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.planners import (
+    each_alone,
     laplace_choice,
     laplace_matrix,
     named,
@@ -56,7 +57,7 @@ from noiseplan.planning.planners import (
 )
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
-from noiseplan.planning.some_by_cells import SomeByCells
+from noiseplan.planning.some_by_cells import SomeByCells, all_searched
 from noiseplan.planning.threads import one_thread
 from noiseplan.queries import Custom
 
@@ -102,6 +103,10 @@ def refuses(problem: Problem) -> str | None:
 
 def solve(problem: Problem) -> Candidate:
     """The best that is found."""
+    return _best(problem, CHALLENGERS)
+
+
+def _best(problem: Problem, challengers: Challengers) -> Candidate:
     plain_tables = not problem.design.free  # which the families plan as well as can be
     if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
         large = problem.size > EXPLICIT_CELLS
@@ -116,7 +121,7 @@ def solve(problem: Problem) -> Candidate:
         best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
         # Where a record is replaced, rows may cost nothing, which not every family knows.
         known = problem.neighbours == "add-remove" or _family(problem).has_optimum
-        for name, challenge in () if plain_tables and known else CHALLENGERS:
+        for name, challenge in () if plain_tables and known else challengers:
             best = _against(problem, best, name, challenge(problem, best))
     faint = problem.faint and reached(problem, best) > 0
     for name, challenge in FAINT_CHALLENGERS if faint else ():
@@ -319,6 +324,16 @@ def _one_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
     return laplace_choice.larger(problem, best)
 
 
+def _each_alone(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """The best plans of single queries side by side, where not all could be looked at together."""
+    alone = _family(problem).has_optimum or len(problem.workload) == 1
+    if alone or all_searched(problem):
+        return None
+    loss = isinstance(problem.goal, ConvexLoss)
+    hopeless = np.inf if loss else _at_cost_one(problem, reached(problem, best))
+    return each_alone.solve(problem, lambda query: _best(query, OF_ONE_QUERY), hopeless)
+
+
 def _at_the_optimum(best: Candidate) -> bool:
     """Whether nothing with Gaussian noise is clearly better: it was looked for."""
     gap = best.optimality.gap
@@ -385,13 +400,19 @@ def _others(best: Candidate, name: str) -> Considered:
 
 # What comes after the families and one matrix, each against the best so far: a candidate, or why
 # there is none; nothing where there is nothing to say. What a later one says of itself counts.
-CHALLENGERS: Final = (
-    ("optimal", _row_space),
+Challengers = tuple[tuple[str, Callable[[Problem, Candidate], Candidate | str | None]], ...]
+# Of one query among several, for each of which one matrix over many cells would take a minute.
+OF_ONE_QUERY: Final[Challengers] = (
     ("own rows", _own_rows),
     ("rows or cells of each table", _each_table),
+)
+CHALLENGERS: Final[Challengers] = (
+    ("optimal", _row_space),
+    *OF_ONE_QUERY,
     ("a matrix of each table", _matrix_of_each),
     ("workload", _workload_matrix),
     ("matrix", _one_matrix),
+    ("each query alone", _each_alone),
 )
 # Rows of small integers, which are the best where noise is of less than one count.
 FAINT_CHALLENGERS: Final = (("own rows", _faint_rows), ("identity", _faint_identity))

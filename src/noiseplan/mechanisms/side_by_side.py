@@ -1,0 +1,183 @@
+"""Several mechanisms with noise of their own, side by side: what each would tell by itself.
+
+    row w of a query:   x̂_w = Σ_m p_m x̂_{w,m} / Σ_m p_m ,   p_m = 1/variance of w by mechanism m
+
+over the mechanisms that determine the query: unbiased, and better than the best of them alone. No
+numbers of different mechanisms are fitted to each other, so that these may be of any kind and
+size; what only several of them together determine is not answered, and queries of different tables
+need not agree. No record costs more than the sum of what it costs of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+
+from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.errors import StorageError, UnanswerableError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
+from noiseplan.noise.law import LEAST_VARIANCE, Noise, Sampler
+from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
+from noiseplan.queries import Query
+from noiseplan.schema import Schema
+
+# Arrays of each mechanism are told apart by this and its number.
+PART: Final = "part{}_"
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide(Mechanism):
+    """`mechanisms` over one schema, with noise of one kind."""
+
+    kind: ClassVar[str] = "side by side"
+    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
+    undivided: ClassVar[str | None] = "one of the plans measures each query by itself"
+
+    mechanisms: tuple[Mechanism, ...]
+
+    @property
+    def schema(self) -> Schema:  # type: ignore[override]
+        return self.mechanisms[0].schema
+
+    @cached_property
+    def noise(self) -> Noise:  # type: ignore[override]
+        first = self.mechanisms[0].noise
+        return first.of_size(np.concatenate([each.noise.size for each in self.mechanisms]))
+
+    # ------------------------------------------------------------------ what is measured
+
+    @property
+    def numbers(self) -> int:
+        return sum(each.numbers for each in self.mechanisms)
+
+    @property
+    def sets(self) -> list[IntArray]:
+        return [sets for each in self.mechanisms for sets in each.sets]
+
+    @property
+    def steps(self) -> int:
+        return sum(each.steps for each in self.mechanisms)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [shape for each in self.mechanisms for shape in each.shapes]
+
+    def check(self, measured: Measurements) -> None:
+        super().check(measured)
+        for each, own in self._own(measured):
+            each.check(own)
+
+    def measure(
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
+    ) -> Measurements:
+        found = (each.measure(marginals, sample, progress) for each in self.mechanisms)
+        return Measurements(tuple(values for own in found for values in own.values))
+
+    def _own(self, measured: Measurements) -> Iterator[tuple[Mechanism, Measurements]]:
+        """Every mechanism with what it measured."""
+        start = 0
+        for each in self.mechanisms:
+            end = start + len(each.shapes)
+            yield each, Measurements(measured.values[start:end])
+            start = end
+
+    def describe(self) -> str:
+        each = f"{len(self.mechanisms):,} queries each by itself"
+        return f"{self.numbers:,} noisy numbers for {each}, whose answers need not agree"
+
+    def floating(self) -> Mechanism:
+        return replace(self, mechanisms=tuple(each.floating() for each in self.mechanisms))
+
+    # ------------------------------------------------------------------ privacy
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        each = [mechanism.record_cost(neighbours) for mechanism in self.mechanisms]
+        return product_up(sum(each), 1 + margin(len(each)))
+
+    def require_noise(self, neighbours: Neighbours) -> None:
+        for each in self.mechanisms:
+            each.require_noise(neighbours)
+
+    def cost_matrix(self) -> Array:
+        return np.asarray(sum(each.cost_matrix() for each in self.mechanisms))
+
+    def cell_costs(self) -> Array:
+        return np.asarray(sum(each.cell_costs() for each in self.mechanisms))
+
+    # ------------------------------------------------------------------ answering
+
+    def require(self, query: Query) -> None:
+        self._told(query)
+
+    def _told(self, query: Query) -> dict[int, tuple[Array, Array]]:
+        """By the number of every mechanism that determines a query: p_m / Σ p_m of its rows, and
+        their variances by it."""
+        own = {i: each for i, each in enumerate(self.mechanisms) if _determines(each, query)}
+        if not own:
+            raise UnanswerableError(
+                f"{query.name!r} is not determined by what is measured for one query of the plan "
+                f"alone: add a query on {list(query.attributes)} with these rows to the workload"
+            )
+        variances = np.array([each.variance(query) for each in own.values()])
+        precision = 1.0 / np.maximum(variances, LEAST_VARIANCE)  # rows of zeros have none
+        shares = precision / precision.sum(axis=0)
+        return dict(zip(own, zip(shares, variances, strict=True), strict=True))
+
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        answers = [each.answering(own) for each, own in self._own(measured)]
+
+        def answer(query: Query) -> Array:
+            told = self._told(query).items()
+            return np.asarray(sum(share * answers[i](query) for i, (share, _) in told))
+
+        return answer
+
+    def variance(self, query: Query) -> Array:
+        told = self._told(query).values()
+        return np.asarray(sum(share**2 * variance for share, variance in told))
+
+    def covariance(self, query: Query, other: Query) -> Array:
+        one, two = self._told(query), self._told(other)
+        found = np.zeros((query.rows, other.rows))
+        for i in one.keys() & two.keys():
+            both = self.mechanisms[i].covariance(query, other)
+            found += one[i][0][:, None] * both * two[i][0]
+        return found
+
+    # ------------------------------------------------------------------ saving
+
+    def parts(self) -> tuple[Json, Arrays]:
+        saved: list[Json] = []
+        arrays: Arrays = {}
+        for i, each in enumerate(self.mechanisms):
+            content, own = each.parts()
+            saved.append(content)
+            arrays |= {PART.format(i) + name: array for name, array in own.items()}
+        return {"kind": self.kind, "mechanisms": saved}, arrays
+
+    @classmethod
+    def from_parts(cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> SideBySide:
+        """Refuses none, noise of different kinds, and what is chosen by data."""
+        found = []
+        for i, saved in enumerate(content["mechanisms"]):
+            start = PART.format(i)
+            own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+            found.append(saved_kind(saved["kind"]).from_parts(saved, own, schema))
+        kinds = {each.noise.kind for each in found}
+        if len(kinds) != 1 or any(each.data_aware for each in found):
+            raise StorageError("the queries of the plan are not measured with noise of one kind")
+        return cls(tuple(found))
+
+
+def _determines(mechanism: Mechanism, query: Query) -> bool:
+    try:
+        mechanism.require(query)
+    except UnanswerableError:
+        return False
+    return True

@@ -1,0 +1,148 @@
+"""Mechanisms side by side against matrices written out: least squares of each, and their mean."""
+
+from __future__ import annotations
+
+from itertools import product as pairs
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.errors import StorageError, UnanswerableError
+from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.mechanisms.side_by_side import SideBySide
+from noiseplan.noise import Noise
+
+SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 2})
+RNG = np.random.default_rng(11)
+# All six cells; the three values of a, twice; and the cells once more with other sums.
+ROWS = (
+    np.vstack([np.eye(6), np.ones((1, 6))]),
+    np.kron(np.vstack([np.eye(3), [[1, 1, 0]]]), np.ones((1, 2))),
+    np.vstack([np.eye(6), RNG.integers(0, 3, (2, 6))]).astype(float),
+)
+SIZES = (2.0, 0.7, 5.0)
+TOLD = [
+    nz.Query(SCHEMA, {"a": nz.Prefix(), "b": nz.Identity()}),  # by the first and the third
+    nz.Query(SCHEMA, {"a": nz.Ranges()}),  # by all
+    nz.Query(SCHEMA, ["a", "b"], matrix=np.array([[0.0] * 6, [1, 2, 0, 0, -1, 0]]), name="rows"),
+]
+
+
+def beside(law: str, exact: bool = False) -> SideBySide:
+    noises = [Noise(law, size, exact) for size in SIZES]
+    parts = zip(ROWS, noises, strict=True)
+    return SideBySide(tuple(DenseMechanism(SCHEMA, rows, noise) for rows, noise in parts))
+
+
+def by_hand(mechanism: SideBySide, query: nz.Query) -> list[np.ndarray]:
+    """What multiplies the numbers of each mechanism: least squares, weighted row by row."""
+    asked, maps, variances = query.dense(), [], []
+    for rows, own in zip(ROWS, mechanism.mechanisms, strict=True):
+        back = asked @ np.linalg.pinv(rows)
+        told = np.allclose(back @ rows, asked)
+        maps.append(back)
+        sums = (back**2).sum(axis=1) * float(own.noise.variance[0])
+        variances.append(np.where(asked.any(axis=1), sums, 1.0) if told else np.inf)
+    precision = np.array([1 / np.broadcast_to(each, len(asked)) for each in variances])
+    shares = precision / precision.sum(axis=0)
+    return [share[:, None] * back for share, back in zip(shares, maps, strict=True)]
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_answers_and_errors_are_those_of_the_matrices(law: str, exact: bool) -> None:
+    mechanism = beside(law, exact)
+    values = tuple(RNG.integers(0, 40, len(rows)) for rows in ROWS)
+    measured = Measurements(tuple(v.astype(mechanism.noise.dtype) for v in values))
+    each = [float(own.noise.variance[0]) for own in mechanism.mechanisms]
+    for query in TOLD:
+        maps = by_hand(mechanism, query)
+        estimate = sum(m @ v for m, v in zip(maps, values, strict=True))
+        np.testing.assert_allclose(mechanism.answer(measured, query), estimate, atol=1e-9)
+        for other in TOLD:
+            also = by_hand(mechanism, other)
+            truth = sum(m @ n.T * v for m, n, v in zip(maps, also, each, strict=True))
+            np.testing.assert_allclose(mechanism.covariance(query, other), truth, atol=1e-9)
+        np.testing.assert_allclose(
+            mechanism.variance(query), np.diagonal(mechanism.covariance(query, query)), atol=1e-12
+        )
+
+
+def test_what_several_determine_is_better_than_by_the_best_of_them() -> None:
+    mechanism, query = beside("laplace"), TOLD[1]
+    alone = np.array([own.variance(query) for own in mechanism.mechanisms])
+    assert (mechanism.variance(query) < 0.999 * alone.min(axis=0)).all()
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_no_record_costs_more_than_is_stated(law: str, neighbours: str) -> None:
+    """Column by column, and pair by pair, of all rows over the sizes of their noise."""
+    mechanism, power = beside(law), 1 if law == "laplace" else 2
+    replaced = neighbours == "replace"
+    changes = [(x, y) for x, y in pairs(range(6), range(6)) if replaced or x == y]
+
+    def paid(x: int, y: int) -> float:
+        differ = [
+            (rows[:, x] - rows[:, y] if replaced else rows[:, x], s)
+            for rows, s in zip(ROWS, SIZES, strict=True)
+        ]
+        return sum(float((np.abs(d) ** power).sum()) / s for d, s in differ)
+
+    dearest = max(paid(x, y) for x, y in changes)
+    stated = mechanism.record_cost(neighbours)
+    assert dearest <= stated
+    each = sum(own.record_cost(neighbours) for own in mechanism.mechanisms)
+    assert stated == pytest.approx(each)
+    guarantee = mechanism.cost(neighbours)
+    told = guarantee.pure_epsilon if law == "laplace" else guarantee.pcost
+    assert told is not None and told >= dearest
+
+
+def test_what_none_determines_alone_is_refused() -> None:
+    """The sum over b of the second, and one cell of the first: only together they tell another."""
+    one = DenseMechanism(SCHEMA, ROWS[1], Noise("laplace", 1.0))
+    two = DenseMechanism(SCHEMA, np.eye(1, 6), Noise("laplace", 1.0))
+    mechanism = SideBySide((one, two))
+    mechanism.require(nz.Query(SCHEMA, ["a"]))
+    second = nz.Query(SCHEMA, ["a", "b"], matrix=np.eye(1, 6, 1), name="the second cell")
+    for refused in (mechanism.require, mechanism.variance):
+        with pytest.raises(UnanswerableError, match="the second cell"):
+            refused(second)
+
+
+def saved(mechanism: Mechanism) -> tuple[dict, dict]:
+    content, arrays = mechanism.parts()
+    return dict(content), dict(arrays)
+
+
+def test_saved_and_read_it_is_the_same() -> None:
+    mechanism = beside("laplace", exact=True)
+    again = read_mechanism(*saved(mechanism), SCHEMA)
+    assert isinstance(again, SideBySide)
+    for query in TOLD:
+        assert np.array_equal(again.variance(query), mechanism.variance(query))
+    assert again.record_cost("replace") == mechanism.record_cost("replace")
+
+
+def test_files_that_make_no_sense_are_refused() -> None:
+    content, arrays = saved(beside("laplace"))
+    with pytest.raises(StorageError):
+        read_mechanism(content | {"mechanisms": []}, arrays, SCHEMA)
+    other, _ = saved(beside("gaussian"))
+    mixed = [content["mechanisms"][0], other["mechanisms"][1]]
+    with pytest.raises(StorageError, match="one kind"):
+        read_mechanism(content | {"mechanisms": mixed}, arrays, SCHEMA)
+
+
+def test_measurements_of_other_shapes_are_refused() -> None:
+    mechanism = beside("laplace")
+    values = tuple(np.zeros(len(rows)) for rows in ROWS)
+    mechanism.check(Measurements(values))
+    with pytest.raises(StorageError):
+        mechanism.check(Measurements(values[:2]))
+    with pytest.raises(StorageError):
+        mechanism.check(Measurements((values[0], values[2], values[1])))

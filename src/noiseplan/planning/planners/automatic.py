@@ -101,12 +101,8 @@ def refuses(problem: Problem) -> str | None:
     return optimal.refuses(problem) or (row_space_plans.refuses(problem) if large else None)
 
 
-def solve(problem: Problem) -> Candidate:
-    """The best that is found."""
-    return _best(problem, CHALLENGERS)
-
-
-def _best(problem: Problem, challengers: Challengers) -> Candidate:
+def solve(problem: Problem, challengers: Challengers | None = None) -> Candidate:
+    """The best that is found, of these challengers and the families, or of all."""
     plain_tables = not problem.design.free  # which the families plan as well as can be
     if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
         large = problem.size > EXPLICIT_CELLS
@@ -121,7 +117,7 @@ def _best(problem: Problem, challengers: Challengers) -> Candidate:
         best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
         # Where a record is replaced, rows may cost nothing, which not every family knows.
         known = problem.neighbours == "add-remove" or _family(problem).has_optimum
-        for name, challenge in () if plain_tables and known else challengers:
+        for name, challenge in () if plain_tables and known else challengers or CHALLENGERS:
             best = _against(problem, best, name, challenge(problem, best))
     faint = problem.faint and reached(problem, best) > 0
     for name, challenge in FAINT_CHALLENGERS if faint else ():
@@ -331,7 +327,7 @@ def _each_alone(problem: Problem, best: Candidate) -> Candidate | str | None:
         return None
     loss = isinstance(problem.goal, ConvexLoss)
     hopeless = np.inf if loss else _at_cost_one(problem, reached(problem, best))
-    return each_alone.solve(problem, lambda query: _best(query, OF_ONE_QUERY), hopeless)
+    return each_alone.solve(problem, lambda query: solve(query, OF_ONE_QUERY), hopeless)
 
 
 def _at_the_optimum(best: Candidate) -> bool:

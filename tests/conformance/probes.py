@@ -57,10 +57,10 @@ def limits(
             held.enter_context(mock.patch.object(named, "WRITTEN_OUT", written_out))
         if whole is not None:
             for law, family in planner.FAMILIES.items():
-                fewer = replace(family, every=tuple(_over_fewer(p, whole) for p in family.every))
+                every = tuple(_over_fewer(p, whole) for p in family.every)
+                scaled = replace(family.scaled, most_cells=whole)
+                fewer = replace(family, every=every, scaled=scaled)
                 held.enter_context(mock.patch.dict(planner.FAMILIES, {law: fewer}))
-            by_name = _over_fewer(named.PLANNER, whole)
-            held.enter_context(mock.patch.object(named, "PLANNER", by_name))
         if direct is not None:
             few = {"DIRECT": direct, "TOP": direct // 2, "BRANCHES": 3}
             held.enter_context(mock.patch.multiple(bucket_tree, **few))

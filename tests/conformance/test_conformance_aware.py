@@ -12,6 +12,7 @@ import pytest
 from probes import bucket_noise, limits, storey_probe
 
 import noiseplan as nz
+from noiseplan.errors import PlanError
 
 LINE = nz.Schema({"age": nz.Ordinal(range(24))})
 LONG = nz.Schema({"age": nz.Ordinal(range(42))})
@@ -52,6 +53,15 @@ def test_the_steps_are_within_the_budget(made: tuple[Any, Any]) -> None:
     plan, release = made
     assert plan.privacy.within(plan.budget)
     assert release.measurements.buckets.privacy.within(plan.mechanism.spending.second)
+
+
+def test_it_is_biased_and_nobody_knows_before_what_is_measured(made: tuple[Any, Any]) -> None:
+    plan, release = made
+    with pytest.raises(PlanError, match="as it is told"):
+        plan.mechanism.require_unbiased(PlanError("as it is told"))
+    assert plan.mechanism.most_numbers == np.inf
+    assert release.measurements.partition is release.measurements
+    assert repr(plan).startswith("Plan(2 queries, data-aware, ρ = ")
 
 
 def test_noise_given_the_buckets_is_as_stated(made: tuple[Any, Any]) -> None:

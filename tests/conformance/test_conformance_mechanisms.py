@@ -126,6 +126,20 @@ def test_it_asks_for_the_sets_and_numbers_it_states(probe: Probe) -> None:
     assert len(probe.sizes) == probe.mechanism.numbers == probe.plan.measured_numbers
 
 
+def test_it_is_unbiased_and_says_what_is_measured_before(probe: Probe) -> None:
+    mechanism = probe.mechanism
+    mechanism.require_unbiased(PlanError("it is not"))
+    assert mechanism.most_numbers == mechanism.numbers
+    with pytest.raises(AttributeError, match="data-aware"):
+        _ = probe.with_noise(counts(probe)).partition
+
+
+def test_listed_is_what_nothing_speaks_against(probe: Probe) -> None:
+    workload, mechanism = probe.plan.workload, probe.mechanism
+    wanted = [query.name for query in workload if mechanism.unlisted(query) is None]
+    assert [query.name for query in mechanism.listed(workload)] == wanted
+
+
 def test_progress_is_told_to_the_end(probe: Probe) -> None:
     told: list[int] = []
     data = counts(probe)

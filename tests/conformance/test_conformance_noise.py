@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from probes import (
@@ -17,6 +19,10 @@ from probes import (
     stated_variances,
 )
 from scipy import stats
+
+import noiseplan as nz
+from noiseplan.errors import PlanError
+from noiseplan.noise import Noise
 
 # By what plans call the noise: the law it has, and parameters (σ², or b) to try.
 LAWS = {
@@ -128,3 +134,35 @@ def test_every_law_has_joined() -> None:
     assert {noise: law for noise, (law, _) in LAWS.items()} == {
         n: law for n, (law, _) in NOISES.items()
     }
+
+
+@pytest.mark.parametrize("noise", LAWS)
+def test_what_a_law_says_of_sizes_and_costs(noise: str) -> None:
+    law, exact = NOISES[noise]
+    one = Noise.named(noise, 3.0)
+    continuous = stats.norm(scale=np.sqrt(3.0)) if law == "gaussian" else stats.laplace(scale=3.0)
+    assert one.mean_size == pytest.approx(2 * continuous.expect(lambda x: x, lb=0.0))
+    assert one.budget(0.25) == (nz.zCDP(0.125) if law == "gaussian" else nz.PureDP(0.25))
+    # A cost c is that of the size 1/c, if one of size one costs one.
+    larger = Noise.named(noise, 1 / 0.25).nominal / Noise.named(noise, 1.0).nominal
+    assert one.times_larger(0.25) == pytest.approx(1 / larger[0])
+    refusals = [] if law == "gaussian" else [PlanError]
+    with pytest.raises(tuple(refusals)) if refusals else nullcontext():
+        one.require_squares(PlanError("no squares"))
+    assert one.require_drawable() is one
+    huge = Noise.named(noise, 2.0**481)
+    with pytest.raises(PlanError, match=r"too large|at most 2\^48") if exact else nullcontext():
+        huge.require_drawable()
+
+
+@pytest.mark.parametrize("noise", LAWS)
+def test_columns_are_no_farther_apart_than_is_said(noise: str) -> None:
+    one = Noise.named(noise)
+    columns = np.random.default_rng(4).integers(-1, 2, (200, 6))
+    columns = columns[np.abs(columns).sum(axis=1) == 4]
+    power = 2 if NOISES[noise][0] == "gaussian" else 1
+    apart = (np.abs(columns[:, None] - columns) ** power).sum(axis=2)
+    products = columns @ columns.T
+    bounds = [[one.apart(4, int(product)) for product in row] for row in products]
+    assert (apart <= bounds).all()
+    assert (apart == bounds).any()

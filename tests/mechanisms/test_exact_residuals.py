@@ -25,7 +25,7 @@ from noiseplan.mechanisms.exact_residuals import (
     integer_residuals,
     largest_entry,
     noisy_residuals,
-    require_whole,
+    require_fit,
     with_noise,
 )
 from noiseplan.mechanisms.probing import Note
@@ -123,13 +123,15 @@ def test_the_largest_entry_bounds_what_one_record_changes() -> None:
     ],
 )
 def test_rows_that_are_not_whole_are_refused(rows: Array | Matrix) -> None:
+    exact = Noise("gaussian", 1.0, exact=True)
     for refused in (
-        lambda: require_whole([rows]),
+        lambda: require_fit(exact, [rows]),
         lambda: integer_residuals([rows], np.ones((1, 2))),
     ):
         with pytest.raises(PlanError, match="whole numbers"):
             refused()
-    require_whole([np.array([[1.0, -2.0]]), IdentityMatrix(2), HaarMatrix(2), CentringMatrix(2)])
+    whole = [np.array([[1.0, -2.0]]), IdentityMatrix(2), HaarMatrix(2), CentringMatrix(2)]
+    require_fit(exact, whole)
 
 
 def test_counts_that_are_not_of_records_are_refused() -> None:

@@ -98,7 +98,7 @@ def test_only_small_things_are_probed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_depends_on_the_data_is_not_probed() -> None:
     class Looking(DenseMechanism):
-        data_aware = True
+        most_numbers = np.inf
         kind = ""
 
     assert not can_probe([Looking(SCHEMA, np.eye(6), Noise("gaussian", 1.0))])

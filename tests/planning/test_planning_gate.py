@@ -9,14 +9,19 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.finish import finish
-from noiseplan.planning.planner import solve
+from noiseplan.planning.planner import FAMILIES
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.reductions import Persons, Targets
 
 SCHEMA = nz.Schema.from_sizes({"a": 4, "b": 3})
 WORKLOAD = nz.Workload.marginals(SCHEMA, k=1)
 BUDGETS = [nz.zCDP(0.5), nz.PureDP(1.0)]
+
+
+def solve(problem: Problem) -> Candidate:
+    return FAMILIES[problem.drawn.law].solve(problem)
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=["zCDP", "pure"])

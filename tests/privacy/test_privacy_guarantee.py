@@ -8,6 +8,7 @@ import importlib
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,3 +172,69 @@ def test_documented_examples_run(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(f"noiseplan.privacy.{module}"))
     assert outcome.attempted > 0
     assert outcome.failed == 0
+
+
+EVERY = (Guarantee(0.3), Guarantee(0.3, "zcdp", "replace"), Guarantee.pure(0.7))
+
+
+@pytest.mark.parametrize("spent", EVERY)
+def test_the_amount_is_what_adds_up(spent: Guarantee) -> None:
+    twice = spent.compose(spent)
+    assert twice.amount == 2 * spent.amount
+    assert twice == spent.at(2 * spent.amount)
+    assert (
+        spent.at(spent.amount) == spent == Guarantee.of(spent.law, spent.amount, spent.neighbours)
+    )
+
+
+@pytest.mark.parametrize("spent", EVERY)
+def test_what_is_saved_is_read_again(spent: Guarantee) -> None:
+    saved = spent.parts()
+    assert Guarantee.from_parts(saved) == spent
+    assert ("epsilon" in saved) == (spent.law == "pure") == bool(spent.own_figures)
+    unknown = dataclasses.replace(EVERY[0], pcost=math.inf)
+    assert Guarantee.from_parts(unknown.parts()) == unknown
+
+
+@repeatable
+@given(st.floats(0.01, 4.0), st.floats(0.001, 0.999))
+def test_a_draw_of_bounded_range_costs_no_less_than_its_divergences(
+    range_: float, q: float
+) -> None:
+    """Of two outcomes, with the losses a and a − ε: P = (q e^a, (1 − q) e^(a−ε)) adds up to one."""
+    a = -math.log(q + (1 - q) * math.exp(-range_))
+    p, q_ = np.array([q * math.exp(a), (1 - q) * math.exp(a - range_)]), np.array([q, 1 - q])
+    rho = Guarantee(1.0, "zcdp").of_range(range_).rho
+    for order in (1.01, 2.0, 5.0, 30.0):
+        divergence = math.log(float((p**order * q_ ** (1 - order)).sum())) / (order - 1)
+        assert divergence <= order * rho * (1 + 1e-9)
+    pure = Guarantee.pure(1.0).of_range(range_)
+    assert pure == Guarantee.pure(range_)
+    assert np.abs(np.log(p / q_)).max() <= range_ * (1 + 1e-12)
+
+
+@repeatable
+@given(costs)
+def test_the_largest_range_within_a_budget_is_within_it(amount: float) -> None:
+    for budget in (PureDP(amount), zCDP(amount)):
+        cost = Guarantee.of_budget(budget).of_range(budget.range_epsilon)
+        assert cost.within(budget)
+        assert cost.amount >= budget.amount * (1 - 1e-14)
+
+
+def test_budgets_say_what_they_are_exactly() -> None:
+    assert PureDP(0.5).exactly() == ("pure", 0.5)
+    assert zCDP(0.5).exactly() == ("zcdp", 1.0)
+    assert GDP(2.0).exactly() == ("gaussian", 4.0)
+    with pytest.raises(BudgetError, match="does not say what composes"):
+        ApproxDP(1.0, 1e-6).exactly()
+    for budget in (PureDP(0.5), zCDP(0.5)):
+        assert budget.additive() is budget and budget.at(budget.amount) == budget
+    approximate = ApproxDP(1.0, 1e-6)
+    assert approximate.additive() == zCDP(approximate.zcdp_rho())
+    assert [b.own_epsilon for b in (PureDP(0.5), approximate, zCDP(0.5), GDP(2.0))] == [
+        0.5,
+        1,
+        0,
+        0,
+    ]

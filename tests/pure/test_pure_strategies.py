@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import noiseplan as nz
 from noiseplan.optimize import p_identity
 from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.planning.noise_within import largest_norm
+from noiseplan.planning.pure_bounds import BY_LAW
 from noiseplan.strategies.hierarchies import haar, tree, weigh
 from oracles import prefix, ranges
 
@@ -195,7 +198,7 @@ def test_noise_on_every_value_is_not_searched_for(
 
 
 def test_no_bound_is_searched_for_values_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noiseplan.planning.certificates.SEARCHED_VALUES", 20)
+    monkeypatch.setitem(BY_LAW, "pure", replace(BY_LAW["pure"], searched=20))
     query = nz.Query(nz.Schema.from_sizes({"a": 30}), {"a": nz.Prefix()})
     plan = nz.plan(nz.Workload([query]), budget=nz.PureDP(1.0), planner="identity")
     assert plan.lower_bound == 0.0

@@ -14,6 +14,7 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.cli.answer import answer_csv
 from noiseplan.errors import QueryError
+from noiseplan.planning.pure_bounds import BY_LAW
 
 SCHEMA = nz.Schema.from_sizes({"a": 4, "b": 3})
 COUNTS = np.arange(12).reshape(4, 3)
@@ -112,7 +113,7 @@ def test_a_bound_that_takes_long_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     workload = nz.Workload([nz.Query(SCHEMA, {"a": nz.Prefix()}), nz.Query(SCHEMA, ["b"])])
     plan = nz.plan(workload, budget=nz.PureDP(1.0))
     with monkeypatch.context() as few:
-        few.setattr("noiseplan.words.plan.BOUND_VALUES", 3)
+        few.setitem(BY_LAW, "pure", replace(BY_LAW["pure"], prompt=3))
         said = str(plan)
         assert plan.optimality.known is None
         assert f"total variance {plan.total_variance:.6g}\n" in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -22,6 +22,8 @@ from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
+
+FROM_LISTS: Final = "nothing was read but its code lists"
 
 
 @click.command(context_settings=CONTEXT)
@@ -49,16 +51,21 @@ def command(
             plan = read.plan()
         if page is not None:
             write_report(read, plan, page)
+        from noiseplan.words.plan import NO_DATA
+        from noiseplan.words.telling import telling
+
+        told = telling(plan)
         if as_json:
             from noiseplan.storage.certificate import plan_figures
 
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}
             about |= {} if page is None else {"page": str(page)}
-            each = {"tables": plan.tables()} if every and not plan.data_aware else {}
+            tables = told.tables(plan) if every else []
+            each = {"tables": tables} if tables else {}
             print_json({**about, **plan_figures(plan), **each})
             return
-        facts = stated(plan, bool(read.code_lists))
+        facts = told.facts(plan, FROM_LISTS if read.code_lists else NO_DATA)
     for doubt in doubts(plan.budget or plan.privacy):
         warned(doubt)
     # Only here: what draws is not needed for --json, nor for messages.
@@ -68,7 +75,7 @@ def command(
 
     if read.title:
         say(read.title, bold=True)
-    wide = 13 if plan.data_aware else 12
+    wide = told.width
     say(facts)
     if read.code_lists:
         names = ", ".join(shown_list(path, study.parent) for path in read.code_lists)
@@ -77,15 +84,16 @@ def command(
         rows = read.people.max_rows
         counted = "one record counts" if rows == 1 else f"at most {rows} records count"
         say(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a {plan.unit}")
-    if plan.data_aware:
+    average = told.rmse(plan)
+    if average is None:
         say(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
     else:
         say()
         console = Console(highlight=False)
         if every:
-            draw_errors(console, plan.tables(), plan.rmse, most=len(plan.workload))
+            draw_errors(console, plan.tables(), average, most=len(plan.workload))
         else:
-            draw_errors(console, plan.fairness(), plan.rmse)
+            draw_errors(console, plan.fairness(), average)
     if page is not None:
         say(f"wrote {page}; open it in a browser")
 
@@ -98,15 +106,6 @@ def write_report(study: Study, plan: Plan, page: Path) -> None:
     document = study.root.document
     design = Design(document.name, study.title, study.purpose, plan, document.text)
     replace_file(page, planning_page([design]))
-
-
-def stated(plan: Plan, lists: bool) -> str:
-    """What is printed of a plan but its tables, which are drawn; `lists`: code lists were read."""
-    from noiseplan.words.plan import NO_DATA, facts
-
-    if plan.data_aware:
-        return str(plan)
-    return "\n".join(facts(plan, "nothing was read but its code lists" if lists else NO_DATA))
 
 
 def shown_list(path: Path, folder: Path) -> str:

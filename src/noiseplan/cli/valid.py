@@ -84,8 +84,8 @@ def command(
 
 def require_unbiased(release: Release, folder: Path) -> None:
     """Refuse a data-aware release, which is not made valid."""
-    if release.plan.data_aware:
-        raise QueryError(
-            f"{str(folder)!r} is a data-aware release: its answers agree already, and they are not "
-            f"made non-negative; noiseplan answer prints them with their estimated errors"
-        )
+    biased = (
+        f"{str(folder)!r} is a data-aware release: its answers agree already, and they are not "
+        f"made non-negative; noiseplan answer prints them with their estimated errors"
+    )
+    release.plan.mechanism.require_unbiased(QueryError(biased))

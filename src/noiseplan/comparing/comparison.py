@@ -100,7 +100,7 @@ class Comparison:
         there is to compare."""
         first, costs = self.contenders[0], [each.privacy.pcost for each in self.contenders]
         kinds = {
-            (each.max_rows, each.privacy.neighbours, each.privacy.pure_epsilon is None)
+            (each.max_rows, each.privacy.neighbours, each.privacy.laplace)
             for each in self.contenders
         }
         apart = max(costs) - min(costs) > SAME_PRIVACY * first.privacy.pcost
@@ -183,5 +183,5 @@ def _row(each: Contender, figure: Figure) -> dict[str, Any]:
         "seconds_release": np.nan if each.run is None else each.run,
         "rho": privacy.rho,
         "epsilon": privacy.epsilon(SHOWN_DELTA) if np.isfinite(privacy.pcost) else np.inf,
-        "pure_epsilon": np.nan if privacy.pure_epsilon is None else privacy.pure_epsilon,
+        **({"pure_epsilon": np.nan} | privacy.own_figures),
     }

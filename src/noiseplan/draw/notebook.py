@@ -19,6 +19,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.release.answers import Answer, shown_columns
 from noiseplan.texts import counted
 from noiseplan.words import compared, plan, release
+from noiseplan.words.telling import telling
 
 if TYPE_CHECKING:
     from noiseplan.comparing.comparison import Comparison
@@ -89,7 +90,7 @@ def _asked(query: Query) -> str:
 
 def plan_html(made: Plan) -> Markup:
     """What is known of a plan, and the errors of its tables as bars."""
-    if made.data_aware:  # its errors are not known before the data are
+    if telling(made).rmse(made) is None:  # its errors are not known before the data are
         return _framed(element("pre", str(made)))
     kinds = plan.shown_rows(made)
     columns = (
@@ -119,7 +120,7 @@ def _kind_row(kind: TableKind, most: float) -> tuple[object, ...]:
 
 def release_html(made: Release) -> Markup:
     """What a release promises and holds; a warning where its noise protects nobody."""
-    if made.plan.data_aware:
+    if telling(made.plan).rmse(made.plan) is None:
         return _framed(element("pre", str(made)))
     private = made.provenance.private
     warning = "" if private else element("p", f"Not for publishing: {made.brand}", class_="warn")

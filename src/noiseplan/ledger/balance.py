@@ -10,16 +10,14 @@ from fractions import Fraction
 from typing import final
 
 from noiseplan.errors import BudgetError, remedy
-from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, PureDP, zCDP
-from noiseplan.privacy.guarantee import joint_law, known_mu, largest_cost, limit_of
+from noiseplan.ledger.currencies import CURRENCIES
+from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
+from noiseplan.privacy.guarantee import joint_law, limit_of
 from noiseplan.privacy.people import PERSON, unit_text
 from noiseplan.privacy.rounding import (
-    down,
     fraction_down,
     fraction_up,
     product_down,
-    sqrt_down,
-    sqrt_up,
     text_down,
     text_up,
 )
@@ -279,16 +277,8 @@ def cost_text(guarantee: Guarantee, budget: Budget) -> str:
     """A cost in ρ and in the currency of a budget, rounded up."""
     if guarantee.pcost == math.inf:
         return "no protection at all (ρ = ∞)"
-    rho = f"ρ = {text_up(guarantee.rho)}"
-    mu = known_mu(guarantee)
-    if isinstance(budget, GDP) and mu is not None:
-        return f"{rho} (μ = {text_up(mu)})"
-    if isinstance(budget, ApproxDP):
-        epsilon = text_up(guarantee.epsilon(budget.delta))
-        return f"{rho} (ε = {epsilon} at δ = {text_up(budget.delta)})"
-    if isinstance(budget, PureDP):  # which a ledger counts by the ρ = ε²/2 that it implies
-        return f"{rho} (as one release of pure ε = {text_up(sqrt_up(2 * guarantee.rho))})"
-    return rho
+    told = CURRENCIES[type(budget)].spent(budget, guarantee)
+    return f"ρ = {text_up(guarantee.rho)}" + (f" ({told})" if told else "")
 
 
 def times(guarantee: Guarantee, factor: int) -> Guarantee:
@@ -308,22 +298,8 @@ def left_text(balance: Balance, law: Law | None = None, told: Budget | None = No
     rho = f"ρ = {text_down(fits.rho)}"
     if balance.used_up:
         return f"next to nothing ({rho})"
-    if isinstance(currency, GDP):
-        return f"{rho} (μ = {text_down(sqrt_down(2 * fits.rho))})"
-    if isinstance(currency, ApproxDP):
-        epsilon = text_down(epsilon_left(fits, law or balance.usual_law, currency.delta))
-        return f"{rho} (a release of ε = {epsilon} at δ = {text_down(currency.delta)})"
-    if isinstance(currency, PureDP):
-        return f"{rho} (a release of pure ε = {text_down(sqrt_down(2 * fits.rho))})"
-    return rho
-
-
-def epsilon_left(fits: zCDP, law: Law, delta: float) -> float:
-    """The ε of a release that fits: a budget of (ε, δ) admits no more than what is left."""
-    epsilon = Guarantee(2 * fits.rho, law).epsilon(delta)
-    while epsilon > 0 and not largest_cost(law, ApproxDP(epsilon, delta)) <= 2 * fits.rho:
-        epsilon = down(epsilon)
-    return epsilon
+    told_so = CURRENCIES[type(currency)].left(currency, fits, law or balance.usual_law)
+    return f"{rho} ({told_so})" if told_so else rho
 
 
 def _finite(limit: float) -> float:

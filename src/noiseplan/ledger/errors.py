@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noiseplan.errors import BudgetError, Message, NoiseplanError, remedy
-from noiseplan.ledger.balance import Balance, cost_text, epsilon_left, left_text, times
-from noiseplan.privacy import ApproxDP, Budget, Guarantee, PureDP, zCDP
+from noiseplan.ledger.balance import Balance, cost_text, left_text, times
+from noiseplan.ledger.currencies import CURRENCIES
+from noiseplan.privacy import Budget, Guarantee, zCDP
 from noiseplan.privacy.people import PERSON, unit_text
-from noiseplan.privacy.rounding import sqrt_down, text_down
+from noiseplan.privacy.rounding import text_down
 
 if TYPE_CHECKING:
     from noiseplan.ledger.events import Reserved
@@ -192,7 +193,9 @@ def _exceeded(
     asked: Guarantee, balance: Balance, max_rows: int, currency: Budget | None = None
 ) -> Message:
     """Asked, spent and left in lines, in the currency that was asked in, or in the budget's."""
-    told = currency if isinstance(currency, ApproxDP | PureDP) else balance.budget
+    told = balance.budget
+    if currency is not None and CURRENCIES[type(currency)].answered:
+        told = currency
     lines = [
         f"dataset {balance.dataset!r}: this release does not fit in what is left of the budget "
         f"{balance.budget}",
@@ -265,12 +268,7 @@ def _advice(asked: Guarantee, balance: Balance, max_rows: int, told: Budget | No
     near = asked.rho < fits.rho * (1 + 1e-5)
     rho = repr(fits.rho) if near else text_down(fits.rho)
     call, line = f"zCDP({rho})", f"zcdp = {rho}"
-    if isinstance(told, ApproxDP) and not near and asked.law == "zcdp":
-        epsilon, delta = text_down(epsilon_left(fits, asked.law, told.delta)), f"{told.delta:.6g}"
-        call = f"ApproxDP({epsilon}, {delta})"
-        line = f"approx_dp = {{ epsilon = {epsilon}, delta = {delta} }}"
-    elif isinstance(told, PureDP) and not near:
-        epsilon = text_down(sqrt_down(2 * fits.rho))
-        call, line = f"PureDP({epsilon})", f"pure_dp = {epsilon}"
+    if told is not None and not near:
+        call, line = CURRENCIES[type(told)].fitting(told, fits, asked.law) or (call, line)
     fitting = remedy("budget that fits", f"a plan with budget={call} fits", line)
     return fitting + "; " + change

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import PlanError, StorageError, setting
+from noiseplan.errors import NoiseplanError, PlanError, StorageError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import for_person, require_sizes
 from noiseplan.noise.law import Noise, Sampler
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noiseplan.mechanisms.blocks import Blocks
     from noiseplan.mechanisms.crossed_pieces import Piece
     from noiseplan.mechanisms.crossed_queries import Frame
+    from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements
 
 Marginals = Callable[[IntArray], NDArray[np.number]]
 Progress = Callable[[int], None]
@@ -49,6 +50,14 @@ class Measurements:
     """The noisy numbers, in arrays whose layout the mechanism knows."""
 
     values: tuple[NDArray[np.number], ...]
+
+    @property
+    def partition(self) -> PartitionMeasurements:
+        """Themselves, where they are of buckets that the data chose."""
+        raise AttributeError(
+            "buckets are of data-aware releases, and this plan looked at no data: ask "
+            ".answer(query) or .table(…)"
+        )
 
     def __repr__(self) -> str:
         return f"Measurements({counted(sum(each.size for each in self.values), 'noisy number')})"
@@ -76,8 +85,6 @@ class Mechanism(ABC):
     # What queries have in common that are measured alike: the roles their attributes play, a type
     # of query, or nothing.
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "role"
-    # Whether every query that is determined is answered; else `unlisted` refuses some.
-    lists_all: ClassVar[bool] = True
     # Whether it measures all attributes, and follows from their sizes.
     from_sizes: ClassVar[bool] = False
     # Whether the total is measured by itself, so that it costs nothing where it is public.
@@ -99,6 +106,11 @@ class Mechanism(ABC):
     @abstractmethod
     def numbers(self) -> int:
         """How many noisy numbers are measured."""
+
+    @property
+    def most_numbers(self) -> float:
+        """The same, where the data choose: infinite, as nobody knows before."""
+        return self.numbers
 
     @property
     def sets(self) -> list[IntArray]:
@@ -186,7 +198,7 @@ class Mechanism(ABC):
 
     def listed(self, workload: Workload) -> Iterator[Query]:
         """The queries whose rows are written down."""
-        return (query for query in workload if self.unlisted(query) is None)
+        return iter(workload)
 
     @abstractmethod
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
@@ -222,6 +234,10 @@ class Mechanism(ABC):
         return self.variance(query)
 
     # ------------------------------------------------------------------ errors
+
+    def require_unbiased(self, otherwise: NoiseplanError) -> None:
+        """Raise this where answers may be biased, and nobody knows their errors before the data."""
+        return
 
     @abstractmethod
     def variance(self, query: Query) -> Array:

@@ -39,8 +39,9 @@ def cost_of(
     """What measuring all of these costs a person with up to `max_rows` records, rounded up."""
     if len(mechanisms) == 1:
         return mechanisms[0].cost(neighbours, max_rows)
-    if any(mechanism.data_aware for mechanism in mechanisms):
-        raise PlanError("what depends on the data has no known cost together with anything else")
+    alone = PlanError("what depends on the data has no known cost together with anything else")
+    for mechanism in mechanisms:
+        mechanism.require_unbiased(alone)
     return for_person(mechanisms, neighbours, max_rows)
 
 

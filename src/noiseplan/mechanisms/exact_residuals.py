@@ -81,16 +81,6 @@ def require_fit(noise: Noise, rows: Iterable[Array | Matrix]) -> None:
         raise PlanError(NOT_WHOLE)
 
 
-def require_whole(rows: Iterable[Array | Matrix]) -> None:
-    """Refuse rows that are not of integers: fail closed, where privacy counts on integers.
-
-    Cutting off the fractions of Ax makes it jump by one where x changes it by far less, and what a
-    record costs would no longer be its column.
-    """
-    if not all(map(_whole, rows)):
-        raise PlanError(NOT_WHOLE)
-
-
 def _whole(u: Array | Matrix) -> bool:
     if isinstance(u, CentringMatrix):
         return u.scale == 1
@@ -107,7 +97,10 @@ def integer_residuals(
     Every partial sum is at most (∏ max |U_i|) · Σ|x| in size. Below 2⁵³ floating-point products are
     therefore exact; beyond, those of limbs of 24 bits are. From 2⁶² on the numbers stay in limbs.
     """
-    require_whole(rows)
+    # Fail closed, where privacy counts on integers: cutting off the fractions of Ax makes it jump
+    # by one where x changes it by far less, and a record would no longer cost what its column says.
+    if not all(map(_whole, rows)):
+        raise PlanError(NOT_WHOLE)
     tensor, entry = batch_last(counts), largest_entry(rows)
     if not np.issubdtype(counts.dtype, np.integer) and not (tensor == np.rint(tensor)).all():
         raise DataError(

@@ -11,9 +11,16 @@ import numpy as np
 
 from noiseplan.arrays import Arrays, Json
 from noiseplan.domain.cells import Cells
-from noiseplan.errors import QueryError, StorageError, UnanswerableError
+from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.base import (
+    NO_FREE_ROWS,
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    floats,
+)
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.leastsquares import OUTSIDE, LeastSquares
 from noiseplan.mechanisms.pair_distances import columns_apart
@@ -156,8 +163,7 @@ class DenseMechanism(Mechanism):
         return replace(self, schema=cells.schema, strategy=wide)
 
     def free_rows(self, most: int) -> Array:
-        if self.noise.power != 2:  # room is what is left of squared lengths
-            return super().free_rows(most)
+        self.noise.require_squares(PlanError(NO_FREE_ROWS))  # room is what is left of them
         return self.strategy
 
     def with_rows(self, rows: Array) -> Mechanism:

@@ -62,7 +62,6 @@ class SeriesMechanism(LongMechanism):
     """Blocks along ordered values, each with a series of its own."""
 
     kind: ClassVar[str] = "series"
-    lists_all: ClassVar[bool] = False
 
     blocks: tuple[SeriesBlock, ...]
 
@@ -148,6 +147,9 @@ class SeriesMechanism(LongMechanism):
         size = weights.shape[1]
         bounds = np.array([0, self.values]) if size == 1 else np.arange(size + 1)
         return Weighted(bounds, weights)
+
+    def listed(self, workload: Workload) -> Iterator[Query]:
+        return (query for query in workload if self.unlisted(query) is None)
 
     def unlisted(self, query: Query) -> str | None:
         rows = [] if query.joint is not None else AskedTable(self, query).pieces

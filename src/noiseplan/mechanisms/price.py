@@ -42,7 +42,7 @@ class Paid:
 
     def and_for(self, mechanism: Mechanism, price: Guarantee) -> Paid:
         """After this mechanism was measured too, at this price."""
-        return Paid((*self.mechanisms, mechanism), self.price + _amount(price))
+        return Paid((*self.mechanisms, mechanism), self.price + Fraction(price.amount))
 
 
 NOTHING: Final = Paid()
@@ -67,8 +67,8 @@ def require_price(
     if can_probe(mechanisms):
         cost = probed_cost(mechanisms, stated.neighbours)
         if max_rows != 1:
-            cost = person_cost(cost, max_rows, pure=stated.pure_epsilon is not None)
-        if Fraction(cost) > (before.price + _amount(stated)) * (1 + ROUNDING):
+            cost = person_cost(cost, max_rows, stated.power)
+        if Fraction(cost) > (before.price + Fraction(stated.amount)) * (1 + ROUNDING):
             raise _too_little(cost, before, stated)
 
 
@@ -79,18 +79,12 @@ def require_formula(
     cost = cost_of((*before.mechanisms, mechanism), stated.neighbours, max_rows)
     if not may_promise(cost.law, stated.law):
         raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
-    if _amount(cost) > (before.price + _amount(stated)) * (1 + ROUNDING):
-        raise _too_little(_amount(cost), before, stated)
-
-
-def _amount(guarantee: Guarantee) -> Fraction:
-    """What adds up: ε of pure DP, else 2ρ."""
-    epsilon = guarantee.pure_epsilon
-    return Fraction(guarantee.pcost if epsilon is None else epsilon)
+    if Fraction(cost.amount) > (before.price + Fraction(stated.amount)) * (1 + ROUNDING):
+        raise _too_little(Fraction(cost.amount), before, stated)
 
 
 def _too_little(cost: float | Fraction, before: Paid, stated: Guarantee) -> PlanError:
-    price = before.price + _amount(stated)
+    price = before.price + Fraction(stated.amount)
     return PlanError(
         f"the plan states a lower privacy cost than its noise has: {float(price):.6g}, and "
         f"what it measures costs {float(cost):.6g}"

@@ -76,9 +76,8 @@ _KNOWN: WeakKeyDictionary[Mechanism, Probed] = WeakKeyDictionary()
 
 def can_probe(mechanisms: Sequence[Mechanism]) -> bool:
     """Whether every record can be measured in a moment."""
-    if any(m.data_aware for m in mechanisms) or mechanisms[0].schema.size > PROBED_CELLS:
-        return False
-    return sum(m.numbers for m in mechanisms) <= PROBED_NUMBERS
+    few = mechanisms[0].schema.size <= PROBED_CELLS
+    return few and sum(m.most_numbers for m in mechanisms) <= PROBED_NUMBERS
 
 
 def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> float:

@@ -80,11 +80,11 @@ class ProductMechanism(Mechanism):
 
     def changed(self, neighbours: Neighbours) -> int:
         """Σ |a|^p of the column of a record, by how many numbers it changes; of the difference of
-        two columns a and b at most: 2‖a‖ for p = 1, 2‖a‖² − 2aᵀb for p = 2."""
+        two columns at most."""
         touched = prod(factor.touched for factor in self.factors)
         if neighbours == "add-remove":
             return touched
-        return 2 * (touched - self._least_product if self.noise.power == 2 else touched)
+        return self.noise.apart(touched, self._least_product)
 
     @property
     def _least_product(self) -> int:

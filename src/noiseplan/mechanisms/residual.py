@@ -46,7 +46,7 @@ from noiseplan.mechanisms.residual_errors import (
     row_variances,
     variances_on_sets,
 )
-from noiseplan.mechanisms.span import require
+from noiseplan.mechanisms.span import require_in_span
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.moments import discrete_gaussian_parameter
 from noiseplan.privacy import Neighbours
@@ -415,9 +415,7 @@ class ResidualMechanism(Mechanism):
 
     # ------------------------------------------------------------------ what is there
 
-    def require(self, query: Query) -> None:
-        """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
-        require(self, query)
+    require = require_in_span
 
     @property
     def attributes(self) -> tuple[str, ...]:

@@ -169,9 +169,11 @@ class SideBySide(Mechanism):
             start = PART.format(i)
             own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
             found.append(saved_kind(saved["kind"]).from_parts(saved, own, schema))
-        kinds = {each.noise.kind for each in found}
-        if len(kinds) != 1 or any(each.data_aware for each in found):
-            raise StorageError("the queries of the plan are not measured with noise of one kind")
+        other = StorageError("the queries of the plan are not measured with noise of one kind")
+        for each in found:
+            each.require_unbiased(other)
+        if len({each.noise.kind for each in found}) != 1:
+            raise other
         return cls(tuple(found))
 
 

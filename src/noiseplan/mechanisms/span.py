@@ -31,7 +31,7 @@ LOST = 1e-9
 TRIED = 8
 
 
-def require(mechanism: ResidualMechanism, query: Query) -> None:
+def require_in_span(mechanism: ResidualMechanism, query: Query) -> None:
     """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
     if query.schema != mechanism.schema:
         raise UnanswerableError("the query is about another schema than the plan")

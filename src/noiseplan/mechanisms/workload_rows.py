@@ -187,14 +187,25 @@ class WorkloadRowsMechanism(Mechanism):
         it is, over few cells, what the farthest two records are apart.
         """
         self.require_noise(neighbours)
-        if self.noise.power == 2 and self.schema.size <= CELL_BY_CELL:
+        return {1: self._by_sizes, 2: self._by_squares}[self.noise.power](neighbours)
+
+    def _by_sizes(self, neighbours: Neighbours) -> float:
+        """Of Laplace noise."""
+        record = self._added_cost
+        return record if neighbours == "add-remove" else min(2 * record, self._apart(record))
+
+    def _by_squares(self, neighbours: Neighbours) -> float:
+        """Of Gaussian noise."""
+        if self.schema.size <= CELL_BY_CELL:
             return cell_by_cell([self], neighbours)
-        record = product_up(self._largest_cost, 1 + margin(self.numbers + self.workload.rows))
+        record = self._added_cost
         if neighbours == "add-remove":
             return record
-        if self.noise.power == 1:
-            return min(2 * record, self._apart(record))
         return 2 * record if self._one_sign else 4 * record
+
+    @property
+    def _added_cost(self) -> float:
+        return product_up(self._largest_cost, 1 + margin(self.numbers + self.workload.rows))
 
     def _apart(self, record: float) -> float:
         """max_{r,s} Σ_j |a_jr − a_js|/b_j, rounded up; infinite where there are many to compare."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseplan.arrays import IntArray, Json
-from noiseplan.errors import NoiseError, StorageError
+from noiseplan.errors import NoiseError, NoiseplanError, PlanError, StorageError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import (
     LARGEST_SCALE,
@@ -31,7 +31,7 @@ from noiseplan.noise.moments import (
 )
 from noiseplan.noise.randomness import Source
 from noiseplan.noise.wide_integers import WideIntegers, joined, wide
-from noiseplan.privacy import Budget, PureDP
+from noiseplan.privacy import Budget, PureDP, zCDP
 from noiseplan.privacy.rounding import product_down
 
 if TYPE_CHECKING:
@@ -211,17 +211,56 @@ class Noise:
         most = WIDEST_VARIANCE if self.law == "gaussian" else LARGEST_SCALE
         return not self.exact or self.largest <= most
 
+    def require_drawable(self) -> Noise:
+        """The noise; refused if it is too large to be drawn in integers."""
+        if self.drawable:
+            return self
+        if self.law == "laplace":
+            raise PlanError(
+                f"the plan needs Laplace noise of scale {self.largest:.3g}, and at most 2^48 can "
+                f"be drawn: plan fewer tables or a larger budget, or use "
+                + setting("noise", "laplace")
+                + " to simulate"
+            )
+        raise PlanError(
+            "the budget is so small that the noise is too large to be drawn in integers: plan for "
+            "a larger budget, or use " + setting("noise", "gaussian") + " to simulate"
+        )
+
     @property
     def nominal(self) -> Array:
         """σ² or 2b²: the variance of continuous noise of this size."""
         return self.size if self.law == "gaussian" else np.asarray(2.0 * self.size**2)
 
+    @property
+    def mean_size(self) -> float:
+        """The mean absolute value of continuous noise of the one size: b, or σ√(2/π)."""
+        return self.one if self.law == "laplace" else math.sqrt(2 * self.one / math.pi)
+
     # ------------------------------------------------------------------ privacy
+
+    def budget(self, cost: float) -> Budget:
+        """That of what costs so much, as the noise is scaled: zCDP for 2ρ, or pure DP for ε."""
+        return PureDP(cost) if self.law == "laplace" else zCDP(product_down(cost, 0.5))
 
     @property
     def degree(self) -> int:
         """Variances go as size^degree: σ², or 2b²."""
         return 3 - self.power
+
+    def times_larger(self, cost: float) -> float:
+        """How many times larger variances are at a cost of one than at this: 1/σ², or 1/b."""
+        return cost**self.degree
+
+    def apart(self, norm: int, product: int) -> int:
+        """‖a − b‖_p^p at most, of two columns of this ‖a‖_p^p and at least this inner product:
+        2‖a‖ for p = 1, 2‖a‖² − 2aᵀb for p = 2."""
+        return 2 * norm if self.law == "laplace" else 2 * (norm - product)
+
+    def require_squares(self, otherwise: NoiseplanError) -> None:
+        """Raise this unless costs are squared lengths of columns, which add up over rows."""
+        if self.law == "laplace":
+            raise otherwise
 
     def norms(self, rows: Array) -> Array:
         """‖a‖_p^p of every column: what it costs, times the size of the noise."""

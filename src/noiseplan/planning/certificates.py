@@ -11,9 +11,9 @@ from noiseplan.optimize.allocation import Share
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.free_split import optimise_total
-from noiseplan.planning.limits import EXPLICIT_CELLS, SEARCHED_VALUES
+from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.neighbours import cost_is_exact
-from noiseplan.planning.pure_bounds import SharedTables, laplace_cost, volume_bound
+from noiseplan.planning.pure_bounds import SharedTables, lower_bounds
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
@@ -156,18 +156,12 @@ def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> f
     if any(design.too_long(r) for r in range(len(design.groups))):
         return 0.0  # nothing is known of attributes so long but by their trees
     longest = max((design.group_count(r) for r in design.free), default=0)
-    if privacy.pure_epsilon is not None and longest > SEARCHED_VALUES:
-        return 0.0  # it would be searched for longer than for any plan, and is far from the best
+    bounds = lower_bounds(privacy.law)
+    if longest > bounds.searched:
+        return 0.0
     with one_thread(design):
-        rows, cost = optimise_total(design), noise_cost(privacy, exact)
+        rows, cost = optimise_total(design), bounds.cost(privacy.amount, exact)
         found = total_variance_bound(design, rows, cost, privacy.neighbours)
-    if privacy.pure_epsilon is None or privacy.neighbours == "replace":
+    if privacy.neighbours == "replace":
         return found
-    return max(found, volume_bound(workload, privacy.pure_epsilon, exact))
-
-
-def noise_cost(privacy: Guarantee, exact: bool) -> float:
-    """What Gaussian noise of the same variances costs at most: pcost for Gaussian noise itself."""
-    if privacy.pure_epsilon is None:
-        return privacy.pcost
-    return laplace_cost(privacy.pure_epsilon, exact)
+    return max(found, bounds.direct(workload, privacy.amount, exact))

@@ -39,12 +39,12 @@ from noiseplan.planning.bounds import (
     total_variance_bound,
     weighted_sum_bound,
 )
-from noiseplan.planning.certificates import PROVED, noise_cost
+from noiseplan.planning.certificates import PROVED
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance, WorstVariance
 from noiseplan.planning.planners.row_space_plans import affordable_optimum
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.pure_bounds import epsilon_at
+from noiseplan.planning.pure_bounds import lower_bounds
 from noiseplan.planning.replaced_split import worst_bound_alone
 from noiseplan.planning.row_terms import (
     grid_variances,
@@ -250,7 +250,7 @@ def _of_total(plan: Plan) -> bool:
 def reached(plan: Plan) -> float:
     """The plan's own objective; for targets, its cost or ε of pure DP."""
     if plan.targets is not None:
-        return _cost(plan) if plan.privacy.pure_epsilon is None else plan.privacy.pure_epsilon
+        return plan.privacy.amount
     if isinstance(plan.objective, WorstVariance):
         return plan.worst_variance
     if isinstance(plan.objective, PNormVariance):
@@ -286,9 +286,8 @@ def _bound(plan: Plan) -> float:
         scale = plan.target_scale or 1.0
         # What is met a hair better than asked is no bound on what was asked.
         largest /= max(scale, 1.0) if plan.budget is None else scale
-        if plan.privacy.pure_epsilon is None:
-            return people * largest
-        return plan.max_rows * epsilon_at(largest, _exact(plan))
+        least = lower_bounds(plan.privacy.law).amount(largest, _exact(plan))
+        return float(plan.max_rows) ** plan.privacy.power * least
     if cost == 0:  # nothing that is asked depends on a record
         return 0.0
     if isinstance(goal, ConvexLoss):
@@ -319,7 +318,7 @@ def _in_row_space(plan: Plan) -> float:
 
 def _cost(plan: Plan) -> float:
     """Of Gaussian noise of the same variances, at most."""
-    return noise_cost(plan.privacy, _exact(plan))
+    return lower_bounds(plan.privacy.law).cost(plan.privacy.amount, _exact(plan))
 
 
 def _exact(plan: Plan) -> bool:

@@ -28,7 +28,7 @@ def laplace_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
     require_change(norm)
     scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
     privacy = Guarantee.pure(epsilon_of([norm], [1], scales), problem.neighbours)
-    return drawable(problem.drawn.of_size(scales)), privacy
+    return problem.drawn.of_size(scales).require_drawable(), privacy
 
 
 def gaussian_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
@@ -38,7 +38,7 @@ def gaussian_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]
     # The quotient rounded up, and a hair more.
     sigma2 = size_above(float(norm) / problem.allowed * (1 + 1e-14))
     cost = fraction_up(norm / Fraction(sigma2))
-    noise = drawable(problem.drawn.of_size(sigma2))
+    noise = problem.drawn.of_size(sigma2).require_drawable()
     return noise, Guarantee(cost, noise.accounting, problem.neighbours)
 
 
@@ -49,23 +49,6 @@ def require_change(norm: Fraction | float) -> None:
             "nothing that is asked depends on whose record is replaced, so there is nothing to "
             "add noise to: ask for more, or use " + setting("planner", "auto")
         )
-
-
-def drawable(noise: Noise) -> Noise:
-    """The noise; refused if it is too large to be drawn in integers."""
-    if noise.drawable:
-        return noise
-    if noise.power == 1:
-        raise PlanError(
-            f"the plan needs Laplace noise of scale {noise.largest:.3g}, and at most 2^48 can be "
-            f"drawn: plan fewer tables or a larger budget, or use "
-            + setting("noise", "laplace")
-            + " to simulate"
-        )
-    raise PlanError(
-        "the budget is so small that the noise is too large to be drawn in integers: plan for a "
-        "larger budget, or use " + setting("noise", "gaussian") + " to simulate"
-    )
 
 
 # ---------------------------------------------------------------------- Laplace noise
@@ -160,7 +143,7 @@ def _with_noise(
 ) -> tuple[DenseMechanism, float]:
     over = margin(len(strategy))
     sigma2 = size_above(sigma2 * (1 + 2 * over))
-    noise = drawable(numbers.noise(sigma2))
+    noise = numbers.noise(sigma2).require_drawable()
     mechanism = DenseMechanism(schema, strategy, noise)
     return mechanism, product_up(largest_square(strategy, neighbours) / sigma2, 1 + over)
 

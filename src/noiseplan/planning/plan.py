@@ -211,8 +211,7 @@ class Plan:
     ) -> Array:
         """Half the width of the interval around every row: pointwise, or for all rows at once."""
         rows = self.query(query).rows if simultaneous else 1
-        laplace = self.privacy.pure_epsilon is not None
-        return half_width_factor(level, rows, laplace) * self.std_error(query)
+        return half_width_factor(level, rows, self.privacy.laplace) * self.std_error(query)
 
     def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, for small domains; its largest diagonal entry is the cost."""
@@ -279,8 +278,7 @@ class Plan:
 
     def __repr__(self) -> str:
         queries, rho = counted(len(self.workload), "query", "queries"), self.privacy.rho
-        error = "data-aware" if self.data_aware else f"rmse {self.rmse:.4g}"
-        return f"Plan({queries}, {error}, ρ = {text_up(rho)})"
+        return f"Plan({queries}, {self.figures.brief(self)}, ρ = {text_up(rho)})"
 
     def __str__(self) -> str:
         return str(through("plan.describe")(self))

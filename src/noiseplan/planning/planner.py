@@ -67,6 +67,7 @@ LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
 class Family(ABC):
     """What plans with noise of a law, and what is said of it before and where nobody does."""
 
+    scaled: named.Scaled  # strategies by name
     every: tuple[Planner, ...]
     strategies: Iterable[str]
     replaced: tuple[Planner, ...] = ()  # which come first where a record is replaced
@@ -79,7 +80,48 @@ class Family(ABC):
     def planned(self, problem: Problem) -> Candidate:
         """What is proposed, with a budget or without."""
         reach = problem.goal.at_most
-        return solve(problem) if reach is None else least_cost(problem, reach, solve)
+        return self.solve(problem) if reach is None else least_cost(problem, reach, self.solve)
+
+    def solve(self, problem: Problem) -> Candidate:
+        """What the planner that is asked for proposes."""
+        if problem.max_rows > 1:
+            persons = Persons(int(problem.max_rows))
+            return persons.back(self.solve(persons.forward(problem)))
+        first = self.first(problem)
+        if first is not None:
+            return first
+        long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
+        along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
+        if along is not None:
+            return along
+        planner = self._asked_for(problem)
+        if (refusal := planner.refuses(problem)) is not None:
+            raise PlanError(refusal)
+        if long:
+            long_refusals.require_short(problem)
+            groups = few_groups(problem) if problem.planner in long_plans.NAMES else None
+            if groups is not None:
+                return groups.back(self.solve(groups.forward(problem)))
+        if planner.most_cells is not None and problem.size > planner.most_cells:
+            candidate = over_classes(problem, planner)
+        else:
+            candidate = planner.solve(problem)
+        return replace(candidate, considered=candidate.considered or ((problem.name, ASKED),))
+
+    def _asked_for(self, problem: Problem) -> Planner:
+        if problem.planner == "workload" and not self.one_matrix_of_rows(problem):
+            return noise_on_rows.PLANNER
+        if problem.strategies:
+            return residual_family.PLANNER
+        if problem.strategy is not None:
+            if problem.factors is not None:
+                return self.scaled.product
+            return self.by_strategy(problem)
+        first = self.replaced if problem.neighbours == "replace" else ()
+        for planner in (*first, *self.every):
+            if problem.planner in planner.names:
+                return planner
+        raise self.unknown(problem)
 
     @abstractmethod
     def first(self, problem: Problem) -> Candidate | None:
@@ -91,7 +133,7 @@ class Family(ABC):
 
     def by_strategy(self, problem: Problem) -> Planner:
         """What plans with a strategy by name."""
-        return named.PLANNER
+        return self.scaled.planner
 
     @abstractmethod
     def unknown(self, problem: Problem) -> PlanError:
@@ -104,7 +146,7 @@ class GaussianFamily(Family):
 
     def by_strategy(self, problem: Problem) -> Planner:
         weigh = eigen_weights(problem.strategy)
-        return named.PLANNER if weigh is None else named.eigen_planner(problem.name, weigh)
+        return self.scaled.planner if weigh is None else named.eigen_planner(problem.name, weigh)
 
     def first(self, problem: Problem) -> Candidate | None:
         return None
@@ -132,14 +174,14 @@ class LaplaceFamily(Family):
                 + " is planned for with Gaussian noise: leave out "
                 + remedy("argument", "noise=, or give targets=", "[plan] noise, or give [targets]")
             )
-        return least_epsilon(problem, solve)
+        return least_epsilon(problem, self.solve)
 
     def first(self, problem: Problem) -> Candidate | None:
         _check_pure(problem)
         if problem.neighbours != "replace" or problem.planner not in table_plans.PLANNER.names:
             return None
         replaced = ReplacedRecords(problem)
-        return replaced.back(solve(replaced.forward(problem)))
+        return replaced.back(self.solve(replaced.forward(problem)))
 
     def one_matrix_of_rows(self, problem: Problem) -> bool:
         return problem.size <= LAPLACE_CELLS and isinstance(problem.goal, TotalVariance)
@@ -154,12 +196,15 @@ class LaplaceFamily(Family):
 # What plans with noise of each law.
 FAMILIES: Final[dict[Law, Family]] = {
     "gaussian": GaussianFamily(
+        named.GAUSSIAN,
         (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER),
         STRATEGIES,
         (replaced_optimum.PLANNER,),
     ),
     "laplace": LaplaceFamily(
-        (automatic.PLANNER, table_plans.PLANNER, laplace_matrix.PLANNER), PURE_STRATEGIES
+        named.LAPLACE,
+        (automatic.PLANNER, table_plans.PLANNER, laplace_matrix.PLANNER),
+        PURE_STRATEGIES,
     ),
 }
 PLANNERS: Final = FAMILIES["gaussian"].names
@@ -250,33 +295,6 @@ def plan(
     return finish(problem, FAMILIES[problem.drawn.law].planned(problem))
 
 
-def solve(problem: Problem) -> Candidate:
-    """What the planner that is asked for proposes."""
-    if problem.max_rows > 1:
-        persons = Persons(int(problem.max_rows))
-        return persons.back(solve(persons.forward(problem)))
-    first = FAMILIES[problem.drawn.law].first(problem)
-    if first is not None:
-        return first
-    long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
-    along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
-    if along is not None:
-        return along
-    planner = _asked_for(problem)
-    if (refusal := planner.refuses(problem)) is not None:
-        raise PlanError(refusal)
-    if long:
-        long_refusals.require_short(problem)
-        groups = few_groups(problem) if problem.planner in long_plans.NAMES else None
-        if groups is not None:
-            return groups.back(solve(groups.forward(problem)))
-    if planner.most_cells is not None and problem.size > planner.most_cells:
-        candidate = over_classes(problem, planner)
-    else:
-        candidate = planner.solve(problem)
-    return replace(candidate, considered=candidate.considered or ((problem.name, ASKED),))
-
-
 def over_classes(problem: Problem, planner: Planner) -> Candidate:
     """The same over the classes of cells that queries tell apart."""
     most = planner.most_cells or problem.size
@@ -300,23 +318,6 @@ def over_classes(problem: Problem, planner: Planner) -> Candidate:
 def _require(refusal: str | None) -> None:
     if refusal is not None:
         raise PlanError(refusal)
-
-
-def _asked_for(problem: Problem) -> Planner:
-    family = FAMILIES[problem.drawn.law]
-    if problem.planner == "workload" and not family.one_matrix_of_rows(problem):
-        return noise_on_rows.PLANNER
-    if problem.strategies:
-        return residual_family.PLANNER
-    if problem.strategy is not None:
-        if problem.factors is not None:
-            return named.PRODUCT
-        return family.by_strategy(problem)
-    first = family.replaced if problem.neighbours == "replace" else ()
-    for planner in (*first, *family.every):
-        if problem.planner in planner.names:
-            return planner
-    raise family.unknown(problem)
 
 
 def _check_pure(problem: Problem) -> None:

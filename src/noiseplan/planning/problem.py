@@ -37,11 +37,25 @@ if TYPE_CHECKING:
     from noiseplan.mechanisms.partition.partition_settings import Dawa
 
 NOISES: Final = ("discrete", "discrete Laplace", "gaussian", "laplace")
-# By the power of columns that the noise is scaled to: their norm, and the strategies with names.
-NORMS: Final[dict[int, Norm]] = {1: "L1", 2: "L2"}
-KNOWN: Final = {1: PURE_STRATEGIES, 2: STRATEGIES}
 # Variances go as one over the cost, and their squares must be numbers too.
 LEAST_COST: Final = 1e-120
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What planning goes by where noise is scaled to a norm of columns."""
+
+    norm: Norm
+    strategies: tuple[str, ...]  # those with names
+    exchanged: bool  # whether strategies over classes treat attributes alike that look alike
+    not_long: str | None = None  # why an attribute of many values is not planned by trees or series
+
+
+# By the power of entries that the noise is scaled to.
+SCALINGS: Final = {
+    1: Scaling("L1", PURE_STRATEGIES, False, "the budget is one of pure DP"),
+    2: Scaling("L2", STRATEGIES, True),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +95,9 @@ class Problem:
         return Noise.within(self.budget, self.noise)
 
     @property
-    def laplace(self) -> bool:
-        """Whether noise is scaled to the L1 norms of columns."""
-        return self.drawn.power == 1
+    def scaling(self) -> Scaling:
+        """What planning with this noise goes by."""
+        return SCALINGS[self.drawn.power]
 
     @property
     def integer(self) -> bool:
@@ -94,11 +108,6 @@ class Problem:
     def numbers(self) -> Numbers:
         """What is measured, and how rows are made of it."""
         return numbers_of(self.drawn)
-
-    @property
-    def norm(self) -> Norm:
-        """The norm of columns that the noise is scaled to."""
-        return NORMS[self.drawn.power]
 
     @property
     def size(self) -> int:
@@ -117,7 +126,7 @@ class Problem:
             return self.planner
         if self.planner == "auto":
             return None
-        return asked_by(self.planner, KNOWN[self.drawn.power])
+        return asked_by(self.planner, self.scaling.strategies)
 
     @cached_property
     def factors(self) -> tuple[Factor, ...] | None:
@@ -145,7 +154,7 @@ class Problem:
     @property
     def at_one(self) -> float:
         """How many times larger variances are at a cost of one than within the budget."""
-        return (self.price or 1.0) ** self.drawn.degree
+        return self.drawn.times_larger(self.price or 1.0)
 
     @property
     def faint(self) -> bool:
@@ -160,8 +169,8 @@ class Problem:
     @cached_property
     def epsilon(self) -> float:
         """ε of pure DP."""
-        assert isinstance(self.budget, PureDP)
-        return self.budget.epsilon
+        assert self.budget is not None  # and Laplace noise is within none but pure DP
+        return self.budget.own_epsilon
 
     @cached_property
     def design(self) -> Design:
@@ -173,7 +182,7 @@ class Problem:
         if self.strategy is not None:
             by_classes = self.factors is None and self.size > EXPLICIT_CELLS
             by_classes &= eigen_weights(self.strategy) is None
-            apart |= self.laplace or not by_classes
+            apart |= not (self.scaling.exchanged and by_classes)
         own = self.own if self.strategies else None
         return prepare(self.workload, self.priorities, not apart, own)
 

@@ -7,7 +7,7 @@ A bound for continuous noise of the variances 2b² holds for the exact discrete 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import asinh, comb, inf, prod, sqrt
@@ -18,8 +18,10 @@ import numpy as np
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.laplace_bounds import Telling, disjoint_tables_bound, tables_bound
 from noiseplan.planning.attribute_strategies import RoleStrategy
+from noiseplan.planning.limits import SEARCHED_VALUES
 from noiseplan.planning.table_types import variances
 from noiseplan.planning.workload_types import Design
+from noiseplan.privacy import Law
 from noiseplan.privacy.rounding import product_up
 from noiseplan.queries import Identity, Workload
 
@@ -50,6 +52,29 @@ def epsilon_at(cost: float, exact: bool) -> float:
     """The ε at which `laplace_cost` is this, rounded down."""
     epsilon = 2.0 * asinh(sqrt(cost / 2)) if exact else sqrt(2.0 * cost)
     return epsilon * (1 - 1e-14)
+
+
+@dataclass(frozen=True)
+class LowerBounds:
+    """How errors are bounded from below, by what is known of the noise.
+
+    All is found for Gaussian noise; `cost` is what that of the same variances costs at most, for a
+    promise of this amount, and `amount` the promise of which `cost` is this, rounded down.
+    """
+
+    cost: Callable[[float, bool], float] = lambda amount, exact: amount
+    amount: Callable[[float, bool], float] = lambda cost, exact: cost
+    # By other means, for records that are added or removed.
+    direct: Callable[[Workload, float, bool], float] = lambda workload, amount, exact: 0.0
+    # Values told apart beyond which a bound is not searched for; and beyond which it takes longer
+    # than the plan: at a thousand 2 s or, of several tables, 40; at two thousand a minute.
+    searched: float = inf
+    prompt: float = inf
+
+
+def lower_bounds(law: Law) -> LowerBounds:
+    """How errors are bounded of a plan that promises by this law."""
+    return BY_LAW[law]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,3 +146,11 @@ def volume_bound(workload: Workload, epsilon: float, exact: bool) -> float:
     sizes, weights = workload.sizes[found].astype(np.float64), columns.weights[found]
     at_one = disjoint_tables_bound(sizes, np.asarray(weights))
     return at_one / 2.0 / laplace_cost(epsilon, exact)
+
+
+BY_LAW: Final[dict[Law, LowerBounds]] = {
+    "gaussian": LowerBounds(),
+    "zcdp": LowerBounds(),
+    # Beyond what is searched, a bound would take longer than any plan, and is far from the best.
+    "pure": LowerBounds(laplace_cost, epsilon_at, volume_bound, SEARCHED_VALUES, prompt=800),
+}

@@ -12,11 +12,12 @@ from typing import Protocol
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
+from noiseplan.noise import Noise
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.problem import Problem, allowed_cost
 from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
+from noiseplan.privacy import Budget, Guarantee, PureDP
 from noiseplan.privacy.people import person_price, record_cost
 from noiseplan.privacy.rounding import product_down
 
@@ -62,12 +63,11 @@ def record_budget(budget: Budget | None, max_rows: int, noise: str) -> Budget | 
     """What one record may cost, so that a person is within the budget; rounded down."""
     if budget is None or max_rows == 1:
         return budget
-    if isinstance(budget, PureDP):
-        return PureDP(record_cost(budget.epsilon, max_rows, pure=True))
-    record = record_cost(allowed_cost(budget, noise), max_rows)
+    drawn = Noise.within(budget, noise)
+    record = record_cost(allowed_cost(budget, drawn.name), max_rows, drawn.power)
     if record <= 0:
         raise BudgetError(f"{budget} leaves nothing for one of {max_rows} records")
-    return zCDP(product_down(record, 0.5))  # the cost is 2ρ for both kinds of noise
+    return drawn.budget(record)
 
 
 @dataclass(frozen=True)

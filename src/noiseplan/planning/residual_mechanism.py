@@ -13,7 +13,7 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.cost import require_sizes
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.optimize.allocation import Share, spend
+from noiseplan.optimize.allocation import spend
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Residual
 from noiseplan.planning.integers import BITS, IntegerPlan, to_integers
@@ -42,18 +42,12 @@ def make_residual(
     sigma2 = solution.sigma2 * (1 + 2 * over)
     cost = product_up(spend(solution.privacy, sigma2), 1 + over)
     privacy = Guarantee(cost, "gaussian", aim.neighbours)
-    return Candidate(
-        aim.planner,
-        assemble(aim.design, solution.rows, sigma2, known=solution.bases),
-        privacy,
-        ResidualFigures(aim.design, solution.bases, sigma2),
-        _known(aim, solution, solution.share, privacy),
+    mechanism = assemble(aim.design, solution.rows, sigma2, known=solution.bases)
+    figures = ResidualFigures(aim.design, solution.bases, sigma2)
+    known = Residual(
+        aim.design, solution.share, solution.total_rows, privacy, aim.planner, aim.targeted
     )
-
-
-def _known(aim: Aim, solution: Solution, share: Share, privacy: Guarantee) -> Residual:
-    rows = solution.total_rows
-    return Residual(aim.design, share, rows, privacy, aim.planner, aim.targeted)
+    return Candidate(aim.planner, mechanism, privacy, figures, known)
 
 
 def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) -> Candidate:
@@ -66,7 +60,7 @@ def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) 
     privacy = Guarantee(cost, "zcdp", aim.neighbours)
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
     mechanism = assemble(aim.design, plan.rows, plan.sigma2, INTEGERS, plan.bases)
-    known = _known(aim, solution, share, privacy)
+    known = Residual(aim.design, share, solution.total_rows, privacy, aim.planner, aim.targeted)
     return Candidate(aim.planner, mechanism, privacy, figures, known, plan.loss)
 
 

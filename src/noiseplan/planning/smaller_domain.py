@@ -86,7 +86,7 @@ def few_groups(problem: Problem) -> SmallerDomain | None:
     Levels of a long attribute without its leaves are such queries; other neighbours and noise are
     planned as trees. Expected counts and the user's own strategies are over the values themselves.
     """
-    tree = problem.neighbours == "add-remove" and not problem.laplace
+    tree = problem.neighbours == "add-remove" and problem.scaling.not_long is None
     if tree or problem.strategies or isinstance(problem.goal, RelativeError):
         return None
     design = problem.design

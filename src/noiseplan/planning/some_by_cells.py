@@ -287,7 +287,8 @@ class _Piece:
         drawn = self.problem.drawn
         if not drawn.takes(lambda: _whole(self.matrix.dense())):
             return True
-        return self.norm(grouped=True) < self.dearest**drawn.degree * self.norm(grouped=False)
+        rows = drawn.times_larger(self.dearest) * self.norm(grouped=False)
+        return self.norm(grouped=True) < rows
 
     def norm(self, grouped: bool) -> float:
         """Of the variances of its rows."""

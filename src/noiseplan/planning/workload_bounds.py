@@ -17,6 +17,7 @@ import numpy as np
 from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.noise import Noise
 from noiseplan.optimize.accuracy import root_mean_square
 from noiseplan.optimize.closed_forms import DataCube, is_cyclic, is_exchangeable
 from noiseplan.optimize.gram_bounds import (
@@ -37,10 +38,10 @@ from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.planners.row_space_plans import affordable_optimum
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.pure_bounds import laplace_cost
+from noiseplan.planning.pure_bounds import lower_bounds
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
-from noiseplan.privacy import Budget, Neighbours, PureDP
+from noiseplan.privacy import Budget, Neighbours
 from noiseplan.queries import Identity, Query, Workload
 from noiseplan.strategies.column_norms import total_error
 from noiseplan.strategies.eigen import singular_value_strategy
@@ -172,11 +173,10 @@ class WorkloadBounds:
 
 def _gaussian_cost(budget: Budget) -> float:
     """What Gaussian noise of the same variances costs at most."""
-    if isinstance(budget, PureDP):
-        return laplace_cost(budget.epsilon, exact=True)
     if not isinstance(budget, Budget):
         raise PlanError(f"a budget is zCDP(rho), GDP(mu) or another, found {budget!r}")
-    return budget.gaussian_pcost()
+    noise = Noise.within(budget, "discrete").floating()
+    return lower_bounds(noise.accounting).cost(noise.allowed(budget), True)
 
 
 def _number(value: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from noiseplan.planning.row_terms import worst_rows
 from noiseplan.planning.solve import by_formula, group_inverses, type_matrix
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.queries import Workload
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
 
 # Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
 CHECKED_TYPES = 1000
@@ -69,6 +73,10 @@ class Figures(ABC):
     def type_worst(self) -> Array:
         """`largest`, worked out once."""
         return self.largest()
+
+    def brief(self, plan: Plan) -> str:
+        """What is known of the errors of a plan, in a word or two."""
+        return f"rmse {plan.rmse:.4g}"
 
     @property
     def total_variance(self) -> float:
@@ -179,6 +187,9 @@ class UnknownFigures(Figures):
     @property
     def workload(self) -> Workload:
         return self._workload
+
+    def brief(self, plan: Plan) -> str:
+        return "data-aware"
 
     def first_of_types(self) -> IntArray:
         return np.arange(len(self._workload))

@@ -1,6 +1,6 @@
 """Privacy: budgets, what a mechanism costs, and conversions that always round to the safe side."""
 
-from noiseplan.privacy.budgets import GDP, ApproxDP, Budget, PureDP, zCDP
+from noiseplan.privacy.budgets import GDP, ApproxDP, Budget, Law, PureDP, zCDP
 from noiseplan.privacy.conversions import (
     gaussian_delta,
     gaussian_epsilon,
@@ -9,7 +9,7 @@ from noiseplan.privacy.conversions import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from noiseplan.privacy.guarantee import Guarantee, Law, Neighbours
+from noiseplan.privacy.guarantee import Guarantee, Neighbours
 
 __all__ = [
     "GDP",

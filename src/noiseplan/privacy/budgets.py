@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, Self, final
 
 from noiseplan.errors import BudgetError, remedy
 from noiseplan.privacy import conversions
 from noiseplan.privacy.rounding import (
+    down,
     positive_finite,
     probability,
     product_down,
+    product_up,
     text_down,
     text_of,
 )
+
+Law = Literal["gaussian", "zcdp", "pure"]  # what is known of the noise, as guarantees tell it
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,50 @@ class Budget(ABC):
             When zCDP does not imply the guarantee that the budget asks for.
         """
 
+    def exactly(self) -> tuple[Law, float]:
+        """What is known of a release that has exactly this guarantee, and the amount of it that
+        adds up: ε of pure DP, else 2ρ; rounded up."""
+        raise BudgetError(
+            f"{self!r} alone does not say what composes: state zCDP(rho), GDP(mu) or "
+            f"PureDP(epsilon)"
+        )
+
+    @property
+    def own_epsilon(self) -> float:
+        """The largest ε of pure DP that is within the budget whatever zCDP it implies; mostly 0."""
+        return 0.0
+
+    def additive(self) -> Additive:
+        """What can be spent in parts within the budget: by zCDP, unless it is of pure DP."""
+        return zCDP(self.zcdp_rho())
+
+
+@dataclass(frozen=True)
+class Additive(Budget):
+    """A budget of which parts are spent one after the other: ρ, or ε of pure DP."""
+
+    @property
+    @abstractmethod
+    def amount(self) -> float:
+        """What adds up: ε of pure DP, else 2ρ."""
+
+    @abstractmethod
+    def at(self, amount: float) -> Self:
+        """The budget of another amount, rounded down."""
+
+    @property
+    @abstractmethod
+    def range_epsilon(self) -> float:
+        """The largest range of the privacy loss of a draw within the budget, rounded down: ε of the
+        exponential mechanism (`Guarantee.of_range`)."""
+
+    def additive(self) -> Additive:
+        return self
+
 
 @final
 @dataclass(frozen=True)
-class zCDP(Budget):
+class zCDP(Additive):
     """ρ-zero-concentrated differential privacy.
 
     Parameters
@@ -82,6 +127,20 @@ class zCDP(Budget):
 
     def zcdp_rho(self) -> float:
         return self.rho
+
+    def exactly(self) -> tuple[Law, float]:
+        return "zcdp", product_up(2.0, self.rho)
+
+    @property
+    def amount(self) -> float:
+        return 2.0 * self.rho
+
+    def at(self, amount: float) -> zCDP:
+        return zCDP(product_down(amount, 0.5))
+
+    @property
+    def range_epsilon(self) -> float:
+        return down(math.sqrt(8 * self.rho), 4)
 
     def __str__(self) -> str:
         return f"ρ = {text_of(self.rho)} (zCDP)"
@@ -128,6 +187,9 @@ class GDP(Budget):
             + remedy("zCDP budget", f"zCDP(rho={same})", same)
         )
 
+    def exactly(self) -> tuple[Law, float]:
+        return "gaussian", product_up(self.mu, self.mu)
+
     def __str__(self) -> str:
         return f"μ = {text_of(self.mu)} (GDP)"
 
@@ -168,13 +230,17 @@ class ApproxDP(Budget):
     def zcdp_rho(self) -> float:
         return conversions.zcdp_rho(self.epsilon, self.delta)
 
+    @property
+    def own_epsilon(self) -> float:
+        return self.epsilon
+
     def __str__(self) -> str:
         return f"ε = {text_of(self.epsilon)}, δ = {text_of(self.delta)} (approximate DP)"
 
 
 @final
 @dataclass(frozen=True)
-class PureDP(Budget):
+class PureDP(Additive):
     """ε-differential privacy, with δ = 0: met by Laplace noise, never by Gaussian noise.
 
     Parameters
@@ -199,6 +265,24 @@ class PureDP(Budget):
 
     def zcdp_rho(self) -> float:
         raise self._out_of_reach()
+
+    def exactly(self) -> tuple[Law, float]:
+        return "pure", self.epsilon
+
+    @property
+    def own_epsilon(self) -> float:
+        return self.epsilon
+
+    @property
+    def amount(self) -> float:
+        return self.epsilon
+
+    def at(self, amount: float) -> PureDP:
+        return PureDP(amount)
+
+    @property
+    def range_epsilon(self) -> float:
+        return self.epsilon
 
     def _out_of_reach(self) -> BudgetError:
         epsilon = text_of(self.epsilon)

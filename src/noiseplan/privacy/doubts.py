@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from noiseplan.privacy.budgets import ApproxDP, Budget, PureDP
-from noiseplan.privacy.guarantee import SHOWN_DELTA, Guarantee
+from noiseplan.privacy.budgets import ApproxDP, Budget
+from noiseplan.privacy.guarantee import Guarantee
 from noiseplan.privacy.rounding import text_down
 
 # From this ε on, what is released is as good as exact; from the other on, not far from it.
@@ -18,12 +18,9 @@ LARGE_DELTA: Final = 1e-3
 
 def epsilon_of(budget: Budget | Guarantee) -> float:
     """ε of a budget or a cost: its own, or that at δ = 10⁻⁹."""
-    if isinstance(budget, ApproxDP | PureDP):
-        return budget.epsilon
-    spent = budget if isinstance(budget, Guarantee) else Guarantee.of_budget(budget)
-    if not math.isfinite(spent.pcost):
-        return math.inf
-    return spent.epsilon(SHOWN_DELTA) if spent.pure_epsilon is None else spent.pure_epsilon
+    if isinstance(budget, Budget):
+        return budget.own_epsilon or Guarantee.of_budget(budget).shown_epsilon
+    return budget.shown_epsilon if math.isfinite(budget.pcost) else math.inf
 
 
 def doubts(budget: Budget | Guarantee, records: float | None = None) -> list[str]:

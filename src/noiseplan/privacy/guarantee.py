@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, final, get_args
+from typing import Any, Final, Literal, final, get_args
 
 from noiseplan.errors import BudgetError
-from noiseplan.privacy.budgets import GDP, ApproxDP, Budget, PureDP, zCDP
+from noiseplan.privacy.budgets import ApproxDP, Budget, Law
 from noiseplan.privacy.conversions import (
     gaussian_delta,
     gaussian_epsilon,
@@ -23,7 +23,6 @@ from noiseplan.privacy.rounding import (
     text_up,
 )
 
-Law = Literal["gaussian", "zcdp", "pure"]
 Neighbours = Literal["add-remove", "replace"]
 
 SHOWN_DELTA: Final = 1e-9  # at which ε is shown where there is room for one
@@ -47,8 +46,13 @@ OF_A_UNIT: Final = {
 @final
 @dataclass(frozen=True)
 class _Accounting:
-    """How what is known of a cost becomes (ε, δ), and whether a budget admits it."""
+    """How what is known of a cost becomes (ε, δ), and whether a budget admits it.
 
+    What adds up over releases is the `amount`: 2ρ, unless it is said otherwise. Of a person with k
+    records it is k^power times as much.
+    """
+
+    made: Callable[[float, Neighbours], Guarantee]  # of an amount
     delta: Callable[[Guarantee, float], float]
     epsilon: Callable[[Guarantee, float], float]
     within: Callable[[Guarantee, Budget], bool]
@@ -56,9 +60,17 @@ class _Accounting:
     promises: tuple[Law, ...]  # what may be said of noise of which this is known
     together: Law = "zcdp"  # what is known of several releases of which this is known
     known_mu: bool = False  # whether μ is one of GDP
+    laplace: bool = False  # whether the noise is Laplace noise
+    power: int = 2
+    amount: Callable[[Guarantee], float] = lambda known: known.pcost
+    # The amount of a draw whose privacy loss has range ε (Dong and others 2020): ρ = ε²/8.
+    of_range: Callable[[float], float] = lambda epsilon: product_up(epsilon, epsilon, 0.25)
+    shown: Callable[[Guarantee], float] = lambda known: known.epsilon(SHOWN_DELTA)
+    own_figures: Callable[[Guarantee], dict[str, float]] = lambda known: {}
 
 
 _ZCDP: Final = _Accounting(
+    made=lambda amount, neighbours: Guarantee(amount, "zcdp", neighbours),
     delta=lambda known, epsilon: zcdp_delta(known.rho, epsilon),
     epsilon=lambda known, delta: zcdp_epsilon(known.rho, delta),
     within=lambda known, budget: known.rho <= budget.zcdp_rho(),
@@ -67,6 +79,7 @@ _ZCDP: Final = _Accounting(
 )
 _ACCOUNTING: Final[dict[Law, _Accounting]] = {
     "gaussian": _Accounting(
+        made=lambda amount, neighbours: Guarantee(amount, "gaussian", neighbours),
         delta=lambda known, epsilon: gaussian_delta(known.pcost, epsilon),
         epsilon=lambda known, delta: gaussian_epsilon(known.pcost, delta),
         within=lambda known, budget: known.pcost <= budget.gaussian_pcost(),
@@ -76,7 +89,25 @@ _ACCOUNTING: Final[dict[Law, _Accounting]] = {
         known_mu=True,
     ),
     "zcdp": _ZCDP,
-    "pure": replace(_ZCDP, promises=("pure",)),  # which implies it
+    # δ = 0 is within any δ; and it implies zCDP, by which ε at some δ may be less.
+    "pure": _Accounting(
+        made=lambda amount, neighbours: Guarantee.pure(epsilon=amount, neighbours=neighbours),
+        delta=lambda known, epsilon: (
+            0.0 if epsilon >= known.amount else _ZCDP.delta(known, epsilon)
+        ),
+        epsilon=lambda known, delta: min(known.amount, _ZCDP.epsilon(known, delta)),
+        within=lambda known, budget: (
+            known.amount <= budget.own_epsilon or _ZCDP.within(known, budget)
+        ),
+        allowed=_ZCDP.allowed,
+        promises=("pure",),
+        laplace=True,
+        power=1,
+        amount=lambda known: known.pure_epsilon or 0.0,
+        of_range=lambda epsilon: epsilon,
+        shown=lambda known: known.amount,
+        own_figures=lambda known: {"pure_epsilon": known.amount},
+    ),
 }
 
 
@@ -113,6 +144,14 @@ class Guarantee:
     pure_epsilon: float | None = field(default=None, repr=False)
     # Whose records neighbours differ by, in a word; None: each record stands for itself.
     whose: str | None = field(default=None, repr=False, compare=False)
+    # What adds up over releases: ε of pure DP, else 2ρ. Of a person with k records it is k^power
+    # times as much: k ε, or 2ρ k².
+    amount: float = field(init=False, repr=False, compare=False)
+    power: int = field(init=False, repr=False, compare=False)
+    # Whether the noise is Laplace noise, so that answers are not nearly normal.
+    laplace: bool = field(init=False, repr=False, compare=False)
+    # What is known of it beside ρ, μ and ε at every δ, by name: ε of pure DP.
+    own_figures: dict[str, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pcost", checked_cost("Guarantee: pcost", self.pcost))
@@ -122,6 +161,11 @@ class Guarantee:
                 raise BudgetError(f"Guarantee: {name} must be {choices}; got {found!r}")
         if (self.law == "pure") != (self.pure_epsilon is not None):
             raise BudgetError("a guarantee of pure DP is written Guarantee.pure(epsilon=1.0)")
+        known = _ACCOUNTING[self.law]
+        object.__setattr__(self, "amount", known.amount(self))
+        object.__setattr__(self, "power", known.power)
+        object.__setattr__(self, "laplace", known.laplace)
+        object.__setattr__(self, "own_figures", known.own_figures(self))
 
     @classmethod
     def pure(cls, epsilon: float, neighbours: Neighbours = "add-remove") -> Guarantee:
@@ -136,12 +180,37 @@ class Guarantee:
         value = checked_cost("Guarantee.pure: epsilon", epsilon)
         return cls(product_up(value, value), "pure", neighbours, value)
 
+    @classmethod
+    def of(cls, law: Law, amount: float, neighbours: Neighbours = "add-remove") -> Guarantee:
+        """By what adds up over releases: ε of pure DP, else 2ρ."""
+        return _ACCOUNTING[law].made(amount, neighbours)
+
+    def at(self, amount: float) -> Guarantee:
+        """The same of another amount."""
+        return replace(Guarantee.of(self.law, amount, self.neighbours), whose=self.whose)
+
+    @property
+    def shown_epsilon(self) -> float:
+        """The ε where there is room for one: its own, or that at δ = 10⁻⁹."""
+        return _ACCOUNTING[self.law].shown(self)
+
+    def of_range(self, epsilon: float) -> Guarantee:
+        """The same kind of guarantee for a draw whose privacy loss has range ε: of the exponential
+        mechanism.
+
+        Notes
+        -----
+        ε itself is that of pure DP. By zCDP, let K(t) = ln E_Q e^{tf} for f = ln P/Q, which lies in
+        an interval of length ε: K(0) = K(1) = 0 and K″ ≤ ε²/4, the largest variance of a number in
+        such an interval. So K(t) − t(t − 1)ε²/8 is concave and vanishes at 0 and 1; it is not
+        positive beyond, and D_α = K(α)/(α − 1) ≤ αε²/8 (Dong and others 2020).
+        """
+        return self.at(_ACCOUNTING[self.law].of_range(epsilon))
+
     @property
     def as_zcdp(self) -> Guarantee:
         """The same known by zCDP alone; a guarantee of zCDP or GDP stays what it is."""
-        if self.pure_epsilon is None:
-            return self
-        return replace(self, law="zcdp", pure_epsilon=None)
+        return replace(self, law=_ACCOUNTING[self.law].together, pure_epsilon=None)
 
     @property
     def rho(self) -> float:
@@ -165,8 +234,6 @@ class Guarantee:
         >>> round(Guarantee(4.0).delta(epsilon=1.0), 7)
         0.5098617
         """
-        if self.pure_epsilon is not None and epsilon >= self.pure_epsilon:
-            return 0.0
         return _ACCOUNTING[self.law].delta(self, epsilon)
 
     def epsilon(self, delta: float) -> float:
@@ -177,8 +244,7 @@ class Guarantee:
         >>> round(Guarantee(0.2).epsilon(delta=1e-6), 6)
         1.994527
         """
-        bound = _ACCOUNTING[self.law].epsilon(self, delta)
-        return bound if self.pure_epsilon is None else min(self.pure_epsilon, bound)
+        return _ACCOUNTING[self.law].epsilon(self, delta)
 
     def within(self, budget: Budget) -> bool:
         """Whether the guarantee implies the one that `budget` asks for.
@@ -193,9 +259,6 @@ class Guarantee:
         """
         if self.pcost == 0:
             return True
-        own = self.pure_epsilon
-        if own is not None and isinstance(budget, PureDP | ApproxDP) and own <= budget.epsilon:
-            return True  # δ = 0 is within any δ
         try:
             return _ACCOUNTING[self.law].within(self, budget)
         except BudgetError:
@@ -207,19 +270,11 @@ class Guarantee:
 
         Examples
         --------
+        >>> from noiseplan.privacy import PureDP, zCDP
         >>> Guarantee.of_budget(zCDP(0.25)), Guarantee.of_budget(PureDP(1.0)).rho
         (Guarantee(pcost=0.5, law='zcdp', neighbours='add-remove'), 0.5)
         """
-        if isinstance(budget, zCDP):
-            return cls(product_up(2.0, budget.rho), "zcdp", neighbours)
-        if isinstance(budget, GDP):
-            return cls(product_up(budget.mu, budget.mu), "gaussian", neighbours)
-        if isinstance(budget, PureDP):
-            return cls.pure(budget.epsilon, neighbours)
-        raise BudgetError(
-            f"{budget!r} alone does not say what composes: state zCDP(rho), GDP(mu) or "
-            f"PureDP(epsilon)"
-        )
+        return cls.of(*budget.exactly(), neighbours)
 
     def compose(self, *others: Guarantee) -> Guarantee:
         """The guarantee of publishing this and the others, on the same people.
@@ -246,12 +301,12 @@ class Guarantee:
                     f"guarantees for different neighbours do not compose: {self.neighbours!r} and "
                     f"{other.neighbours!r}; plan every release with the same neighbours"
                 )
-        epsilons = [each.pure_epsilon for each in everything if each.pure_epsilon is not None]
+        laws = {each.law for each in everything}
         whose = self.whose if len({each.whose for each in everything}) == 1 else None
-        if len(epsilons) == len(everything):
-            return replace(Guarantee.pure(sum_up(epsilons), self.neighbours), whose=whose)
-        law, costs = joint_law(each.law for each in everything), (g.pcost for g in everything)
-        return Guarantee(sum_up(costs), law, self.neighbours, whose=whose)
+        if len(laws) == 1:
+            return replace(self.at(sum_up(each.amount for each in everything)), whose=whose)
+        costs = sum_up(each.pcost for each in everything)
+        return Guarantee(costs, joint_law(laws), self.neighbours, whose=whose)
 
     def describe(self) -> str:
         """The guarantee in words and in several currencies, numbers rounded up.
@@ -270,10 +325,9 @@ class Guarantee:
             f"ε = {text_up(self.epsilon(delta))} at δ = {text_up(delta)}" for delta in SHOWN_DELTAS
         )
         said = DIFFERENCE if self.whose is None else OF_A_UNIT
-        pure = [] if self.pure_epsilon is None else [f"pure DP: ε = {text_up(self.pure_epsilon)}"]
         return "\n".join(
             [
-                *pure,
+                *(f"pure DP: ε = {text_up(epsilon)}" for epsilon in self.own_figures.values()),
                 f"zCDP: ρ = {text_up(self.rho)}",
                 f"GDP: μ = {mu}" if known else f"GDP: none (Gaussian of the same ρ: μ = {mu})",
                 f"approximate DP: {pairs}",
@@ -281,6 +335,21 @@ class Guarantee:
                 f"Neighbouring data sets differ {said[self.neighbours].format(self.whose)}.",
             ]
         )
+
+    # ------------------------------------------------------------------ saving
+
+    def parts(self) -> dict[str, str]:
+        """As it is saved; numbers as text: infinity, of unknown privacy, is no JSON number."""
+        own = {name.removeprefix("pure_"): repr(x) for name, x in self.own_figures.items()}
+        stated = {"pcost": repr(self.pcost), "law": self.law, "neighbours": self.neighbours}
+        return {**stated, **own}
+
+    @classmethod
+    def from_parts(cls, saved: Mapping[str, Any]) -> Guarantee:
+        """Undo `parts`."""
+        if saved["law"] == "pure":
+            return cls.pure(float(saved["epsilon"]), saved["neighbours"])
+        return cls(float(saved["pcost"]), saved["law"], saved["neighbours"])
 
 
 def joint_law(laws: Iterable[Law]) -> Law:

@@ -56,21 +56,21 @@ PERSON: Final = "person"
 _UNIT: Final = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
 
 
-def person_cost(cost: float, max_rows: SupportsIndex, *, pure: bool = False) -> float:
+def person_cost(cost: float, max_rows: SupportsIndex, power: int = 2) -> float:
     """The cost to a person with up to `max_rows` records of what costs one record `cost`.
 
-    Rounded up: `max_rows²` times pcost, μ² or ρ; with `pure`, `max_rows` times ε.
+    Rounded up: `max_rows²` times pcost, μ² or ρ; with the power 1, `max_rows` times ε.
 
     Examples
     --------
-    >>> person_cost(0.5, 3), person_cost(0.5, 3, pure=True)
+    >>> person_cost(0.5, 3), person_cost(0.5, 3, power=1)
     (4.5, 1.5)
     """
-    factor = _factor(max_rows, pure)
+    factor = _records(max_rows) ** power
     return fraction_up(Fraction(cost) * factor) if math.isfinite(cost) else cost
 
 
-def record_cost(allowed: float, max_rows: SupportsIndex, *, pure: bool = False) -> float:
+def record_cost(allowed: float, max_rows: SupportsIndex, power: int = 2) -> float:
     """What one record may cost, so that a person with up to `max_rows` is within `allowed`.
 
     Rounded down, so that `person_cost(record_cost(allowed, k), k) <= allowed` for every k.
@@ -80,35 +80,29 @@ def record_cost(allowed: float, max_rows: SupportsIndex, *, pure: bool = False) 
     >>> record_cost(4.5, 3), person_cost(record_cost(1.0, 3), 3) <= 1.0
     (0.5, True)
     """
-    factor = _factor(max_rows, pure)
+    factor = _records(max_rows) ** power
     return fraction_down(Fraction(allowed) / factor) if math.isfinite(allowed) else allowed
 
 
-def _factor(max_rows: SupportsIndex, pure: bool) -> int:
+def _records(max_rows: SupportsIndex) -> int:
     if isinstance(max_rows, bool) or not isinstance(max_rows, SupportsIndex):
         raise BudgetError(f"max_rows is a whole number of records, as in 3; got {max_rows!r}")
     rows = operator.index(max_rows)
     if rows < 1:
         raise BudgetError(f"max_rows: a person has at least 1 record, as in max_rows=1; got {rows}")
-    return rows if pure else rows * rows
+    return rows
 
 
 def person_price(record: Guarantee, max_rows: int) -> Guarantee:
     """What a person pays where one record costs so much; rounded up."""
-    if record.pure_epsilon is not None:
-        epsilon = person_cost(record.pure_epsilon, max_rows, pure=True)
-        return Guarantee.pure(epsilon, record.neighbours)
-    return Guarantee(person_cost(record.pcost, max_rows), record.law, record.neighbours)
+    return record.at(person_cost(record.amount, max_rows, record.power))
 
 
 def record_price(person: Guarantee, max_rows: int) -> Guarantee:
     """What one record costs at most where a person with so many pays this; rounded up."""
     if max_rows == 1 or not math.isfinite(person.pcost):
         return person
-    if person.pure_epsilon is not None:
-        return Guarantee.pure(quotient_up(person.pure_epsilon, max_rows), person.neighbours)
-    cost = quotient_up(person.pcost, max_rows**2)
-    return Guarantee(cost, person.law, person.neighbours)
+    return person.at(quotient_up(person.amount, max_rows**person.power))
 
 
 def checked_unit(unit: object) -> str:

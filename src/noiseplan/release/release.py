@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from numpy.typing import ArrayLike
 
@@ -32,7 +32,6 @@ from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
-    from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements
     from noiseplan.valid import ValidTables
     from noiseplan.valid.microdata import Microdata
 
@@ -114,7 +113,7 @@ class Release(Derived):
             level,
             simultaneous,
             self.origin,
-            laplace=self.plan.privacy.pure_epsilon is not None,
+            laplace=self.plan.privacy.laplace,
             brand=self.provenance.warning,
             bias_error=errors.bias,
             approximate=errors.approximate,
@@ -217,19 +216,16 @@ class Release(Derived):
         if tables is not None:
             chosen = [plan.query(query) for query in tables]
         else:
-            chosen = list(plan.workload) if plan.mechanism.lists_all else self._listed()
+            chosen = list(plan.mechanism.listed(plan.workload))
+            if len(chosen) < len(plan.workload):
+                self._warn_of_unlisted()
         through("release.save")(self, folder, chosen)
 
-    def _listed(self) -> list[Query]:
-        """The queries that are written as files; says which of the workload's are not."""
-        every = list(self.plan.workload)
-        reasons = [self.plan.mechanism.unlisted(query) for query in every]
-        left = [reason for reason in reasons if reason is not None]
-        if left:
-            warnings.warn(
-                "left out of the saved tables: " + "; ".join(left), RuntimeWarning, stacklevel=3
-            )
-        return [query for query, why in zip(every, reasons, strict=True) if why is None]
+    def _warn_of_unlisted(self) -> None:
+        """Say which of the workload's queries are not written as files."""
+        reasons = map(self.plan.mechanism.unlisted, self.plan.workload)
+        left = "; ".join(reason for reason in reasons if reason is not None)
+        warnings.warn(f"left out of the saved tables: {left}", RuntimeWarning, stacklevel=3)
 
     def __repr__(self) -> str:
         queries = counted(len(self.plan.workload), "query", "queries")
@@ -244,29 +240,20 @@ class Release(Derived):
     # ------------------------------------------------------------------ of a data-aware release
 
     @property
-    def _partition(self) -> PartitionMeasurements:
-        if not self.plan.data_aware:
-            raise AttributeError(
-                "buckets are of data-aware releases, and this plan looked at no data: ask "
-                ".answer(query) or .table(…)"
-            )
-        return cast("PartitionMeasurements", self.measurements)
-
-    @property
     def edges(self) -> IntArray:
         """Where the buckets of a data-aware release begin and end along the line of cells."""
-        return self._partition.buckets.edges
+        return self.measurements.partition.buckets.edges
 
     @property
     def buckets(self) -> int:
         """How many buckets a data-aware release has."""
-        return self._partition.buckets.buckets
+        return self.measurements.partition.buckets.buckets
 
     @property
     def counts(self) -> Array:
         """The estimated counts of all cells of a data-aware release, shared evenly within buckets;
         some may be negative."""
-        return self._partition.estimates.cells
+        return self.measurements.partition.estimates.cells
 
 
 def make_release(

@@ -14,6 +14,7 @@ from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTA
 from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.words.plan import largest_text
 from noiseplan.words.privacy import cost_words, currencies, promise
+from noiseplan.words.telling import telling
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -24,11 +25,13 @@ UNIT = "one record"
 
 def other_budgets(plan: Plan, called: str = "this release") -> Markup:
     """Variances are inversely proportional to ρ, whatever the plan: no planning is needed."""
-    guarantee = plan.privacy
+    guarantee, average = plan.privacy, telling(plan).rmse(plan)
+    if average is None:
+        return Markup("")
     if not (math.isfinite(guarantee.pcost) and guarantee.pcost > 0):
         return element("p", "The cost is not known or nothing, so there is nothing to compare.")
     costs = [guarantee.rho * times for times in TIMES]
-    errors = [plan.rmse / math.sqrt(times) for times in TIMES]
+    errors = [average / math.sqrt(times) for times in TIMES]
     columns = [
         Column("budget"),
         Column("ρ", number=True),
@@ -69,10 +72,7 @@ def _rows(plan: Plan, errors: list[float], called: str) -> list[list[str]]:
 
 def scaled_guarantee(guarantee: Guarantee, times: float) -> Guarantee:
     """The guarantee at so many times ρ; pure privacy has ρ = ε²/2."""
-    if guarantee.pure_epsilon is not None:
-        epsilon = product_up(guarantee.pure_epsilon, math.sqrt(times))
-        return Guarantee.pure(epsilon, guarantee.neighbours)
-    return Guarantee(product_up(guarantee.pcost, times), guarantee.law, guarantee.neighbours)
+    return guarantee.at(product_up(guarantee.amount, times ** (guarantee.power / 2)))
 
 
 def _times(times: float) -> str:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import SERIES, keys, stacked_bars
 from noiseplan.errors import PlanError
@@ -23,8 +21,8 @@ from noiseplan.report.offline_page import anchor, offline_page
 from noiseplan.report.plan_errors import MOST_KINDS, plan_errors
 from noiseplan.storage.certificate import planned_privacy
 from noiseplan.texts import counted
-from noiseplan.words.plan import largest_text, noise_words, proved_sentence
 from noiseplan.words.privacy import FALSE_ALARMS, neighbours_words, success_bound
+from noiseplan.words.telling import telling
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -145,12 +143,12 @@ def _published(plan: Plan) -> Markup:
 
 
 def _budgets(plan: Plan) -> Markup:
-    return Markup("") if plan.data_aware else other_budgets(plan, "this plan")
+    return other_budgets(plan, "this plan")
 
 
 def _currencies(plan: Plan) -> Markup:
     protected = difference(plan.privacy, _protected(plan))
-    facts = {"What is protected": protected, "Noise": noise_words(plan)}
+    facts = {"What is protected": protected, "Noise": telling(plan).noise(plan)}
     return privacy_in_detail(plan.privacy, facts)
 
 
@@ -208,13 +206,9 @@ FIGURES: Final[dict[str, Callable[[Plan], str]]] = {
     f"found, at most, with {FALSE_ALARMS:.0%} false alarms": lambda plan: (
         f"{math.ceil(1000 * success_bound(plan.privacy) - 1e-9) / 10:g}%"
     ),
-    "average error": lambda plan: "depends on the data" if plan.data_aware else f"{plan.rmse:.4g}",
-    "largest standard error": lambda plan: (
-        "–" if plan.data_aware else largest_text(math.sqrt(float(np.max(plan.type_worst))))
-    ),
-    "nearness to the best": lambda plan: (
-        "–" if plan.data_aware else proved_sentence(plan) or "not proved for this objective"
-    ),
+    "average error": lambda plan: telling(plan).average(plan),
+    "largest standard error": lambda plan: telling(plan).largest(plan),
+    "nearness to the best": lambda plan: telling(plan).nearness(plan),
 }
 
 
@@ -257,6 +251,4 @@ def _tables_compared(designs: Sequence[Design]) -> Markup:
 
 
 def _errors_by_table(plan: Plan) -> dict[str, float]:
-    if plan.data_aware:
-        return {}
-    return {row["table"]: row["std_error"] for row in plan.tables()}
+    return {row["table"]: row["std_error"] for row in telling(plan).tables(plan)}

@@ -75,7 +75,7 @@ def report_page(
     sections = {
         "The tables": element("div", _made_valid(valid), tables.markup(), id="released"),
         "How precise the tables are": plan_errors(plan),
-        "What another budget would buy": Markup("") if plan.data_aware else other_budgets(plan),
+        "What another budget would buy": other_budgets(plan),
         "The promise in every currency": privacy_in_detail(plan.privacy, facts),
         "Certificate": _certificate(release, certificate),
     }

@@ -8,6 +8,7 @@ from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import share_bar
 from noiseplan.words.level_errors import level_errors
 from noiseplan.words.plan import aim, goal_words, kind_name, largest_text, proved_sentence
+from noiseplan.words.telling import telling
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan, TableKind
@@ -23,10 +24,11 @@ DATA_AWARE = (
 
 def plan_errors(plan: Plan) -> Markup:
     """Sentences on what the plan is for, a picture by level, and every kind of table with bars."""
-    if plan.data_aware:
+    average = telling(plan).rmse(plan)
+    if average is None:
         return element("p", DATA_AWARE)
     words = [element("p", sentence) for sentence in [*_aims(plan), *favoured(plan), nearness(plan)]]
-    return joined([*words, _by_level(plan), error_table(plan.fairness(), plan.rmse)])
+    return joined([*words, _by_level(plan), error_table(plan.fairness(), average)])
 
 
 def error_table(rows: list[TableKind], average: float) -> Markup:

@@ -54,12 +54,11 @@ def answerable(
 ) -> Iterator[None]:
     """Refuse what has no exact errors, and say what to add where a plan does not tell the cells
     of what is `asked` apart, or the prefix sums of the attribute `summed`."""
-    if release.plan.data_aware:
-        raise PlanError(
-            f"{name}: errors of statistics are made of the exact covariance of the noise, and "
-            f"answers of a data-aware release are biased; release with another planner, "
-            + setting("planner", "auto")
-        )
+    biased = (
+        f"{name}: errors of statistics are made of the exact covariance of the noise, and answers "
+        f"of a data-aware release are biased; release with another planner, "
+    )
+    release.plan.mechanism.require_unbiased(PlanError(biased + setting("planner", "auto")))
     try:
         yield
     except UnanswerableError:

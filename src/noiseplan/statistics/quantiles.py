@@ -113,7 +113,7 @@ def quantile(
     groups = Query(schema, factors)
     word = "median" if probabilities is None else "quantile"
     name = called(f"{word}({attribute})", groups)
-    z = how.reach(groups.rows * len(asked), release.plan.privacy.pure_epsilon is not None)
+    z = how.reach(groups.rows * len(asked), release.plan.privacy.laplace)
     summed = attribute if kind.size > MOST_WRITTEN else ""
     with answerable(release, name, [{attribute: Identity()}, factors], summed):
         curves = _curves(release, attribute, asked, factors)

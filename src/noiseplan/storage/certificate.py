@@ -119,10 +119,9 @@ def privacy_json(
         result |= {
             "rho": guarantee.rho,
             "mu": known_mu(guarantee),
+            **guarantee.own_figures,
+            "epsilon": [[delta, guarantee.epsilon(delta)] for delta in SHOWN_DELTAS],
         }
-        if guarantee.pure_epsilon is not None:
-            result["pure_epsilon"] = guarantee.pure_epsilon
-        result["epsilon"] = [[delta, guarantee.epsilon(delta)] for delta in SHOWN_DELTAS]
     return result
 
 

@@ -10,9 +10,9 @@ SHA256SUMS                          of every file
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from noiseplan.arrays import Arrays, Json
 from noiseplan.counting.person_cap import ChosenRecords
@@ -34,7 +34,6 @@ from noiseplan.storage.certificate import (
 )
 from noiseplan.storage.files import (
     file_hash,
-    hash_of,
     read_arrays,
     read_json,
     rehearse,
@@ -155,16 +154,11 @@ def plan_hash(plan: Plan) -> str:
     >>> plan_hash(plans[0]) == plan_hash(plans[1])
     True
     """
-    if plan.data_aware:
-        return hash_of(*_of_partitions().defining_parts(plan))
-    return defining_hash(*write_plan(plan))
+    return _kept_by(plan).hash(plan)
 
 
 def _contents(release: Release) -> Contents:
     """Plan, its arrays, measurements, and the certificate as JSON and in words."""
-    if release.plan.mechanism.data_aware:
-        found: Contents = _of_partitions().contents(release)
-        return found
     plan, arrays = write_plan(release.plan)
     values = release.measurements.values
     measured = {f"block_{i}": block for i, block in enumerate(values)}
@@ -172,14 +166,32 @@ def _contents(release: Release) -> Contents:
     return plan, arrays, measured, content, in_words(content, release)
 
 
+class Keeping(NamedTuple):
+    """How plans of a kind and their releases are kept."""
+
+    hash: Callable[[Plan], str]
+    contents: Callable[[Release], Contents]
+    in_words: Callable[[Json, Release], str]  # a certificate
+
+
+_PLAIN: Final = Keeping(lambda plan: defining_hash(*write_plan(plan)), _contents, in_words)
+
+
+def _kept_by(plan: Plan) -> Keeping:
+    """How this plan is kept."""
+    if not plan.mechanism.data_aware:
+        return _PLAIN
+    kept = _of_partitions()
+    return Keeping(kept.plan_hash, kept.contents, kept.in_words)
+
+
 def certificate_words(release: Release, content: Json) -> str:
     """The certificate of a saved release in words, whatever kind of release it is."""
-    words = _of_partitions().in_words if release.plan.data_aware else in_words
-    return words(content, release)
+    return _kept_by(release.plan).in_words(content, release)
 
 
 def _write(release: Release, folder: Path, queries: Sequence[Query]) -> None:
-    plan, arrays, measured, content, words = _contents(release)
+    plan, arrays, measured, content, words = _kept_by(release.plan).contents(release)
     write_json(folder / PLAN, plan)
     write_arrays(folder / PLAN_ARRAYS, arrays)
     write_arrays(folder / MEASUREMENTS, measured)

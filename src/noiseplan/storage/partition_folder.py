@@ -94,10 +94,15 @@ def defining_parts(plan: Plan) -> tuple[Json, Arrays]:
     return content, arrays
 
 
+def plan_hash(plan: Plan) -> str:
+    """The hash of that."""
+    return hash_of(*defining_parts(plan))
+
+
 def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
     """Plan, its arrays, measurements, and the certificate as JSON and in words."""
     plan, arrays = defining_parts(release.plan)
-    plan_hash = hash_of(plan, arrays)
+    defined = hash_of(plan, arrays)
     measured = release.measurements
     assert isinstance(measured, PartitionMeasurements)  # as its mechanism made them
     buckets = measured.buckets
@@ -115,7 +120,7 @@ def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
     numbers |= {f"group_{i}": edges for i, edges in enumerate(buckets.groups)}
     numbers |= {f"block_{i}": block for i, block in enumerate(measured.values)}
     numbers |= {f"{_TOP}{name}": array for name, array in top_arrays.items()}
-    content = facts(release, DATA_AWARE, plan_hash) | {
+    content = facts(release, DATA_AWARE, defined) | {
         "buckets": buckets.buckets,
         "measured_numbers": buckets.numbers,
         "errors": "estimated; answers are biased where buckets are uneven",

@@ -49,23 +49,15 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
         arrays["targets"] = plan.targets
     elif (kinds := _kinds(plan)) is not None:
         arrays["kinds"] = kinds
-    guarantee = plan.privacy
     content: Json = {
         "workload": workload,
         "mechanism": mechanism,
-        "privacy": {
-            # As text: infinity, for noise of unknown privacy, is no JSON number.
-            "pcost": repr(guarantee.pcost),
-            "law": guarantee.law,
-            "neighbours": guarantee.neighbours,
-        },
+        "privacy": plan.privacy.parts(),
         "objective": _write_objective(plan.objective),
         "planner": plan.planner,
         "noise": plan.noise,
         "rounding_loss": plan.rounding_loss,
     }
-    if guarantee.pure_epsilon is not None:
-        content["privacy"]["epsilon"] = repr(guarantee.pure_epsilon)
     if plan.max_rows > 1:
         content["max_rows"] = plan.max_rows
     if plan.unit != PERSON or (plan.owned and plan.max_rows == 1):  # several are always somebody's
@@ -94,8 +86,7 @@ def read_plan(
     every = saved_kind(content["mechanism"]["kind"]).from_sizes
     workload = read_workload(content["workload"], arrays, numbers, all_measured=every)
     mechanism = read_mechanism(content["mechanism"], arrays, workload.schema)
-    privacy = content["privacy"]
-    guarantee = _read_guarantee(privacy)
+    guarantee = Guarantee.from_parts(content["privacy"])
     max_rows = int(content.get("max_rows", 1))
     if max_rows < 1:
         raise StorageError(f"the plan is for people with {max_rows} records, at least 1 is meant")
@@ -147,12 +138,6 @@ def _one_for_each(arrays: Arrays, name: str, workload: Workload) -> Array:
     if len(found) != len(workload) or not (found > 0).all():
         raise StorageError(f"{name} should be a positive number for each query")
     return found
-
-
-def _read_guarantee(saved: Mapping[str, Any]) -> Guarantee:
-    if saved["law"] == "pure":
-        return Guarantee.pure(float(saved["epsilon"]), saved["neighbours"])
-    return Guarantee(float(saved["pcost"]), saved["law"], saved["neighbours"])
 
 
 def _kinds(plan: Plan) -> Array | None:

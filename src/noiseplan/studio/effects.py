@@ -39,8 +39,9 @@ def effects(study: Study, tell: Callable[[list[dict[str, Any]]], None]) -> list[
     if not rests:
         return []
     whole = study.plan()
-    if whole.data_aware:
-        raise StudyError("errors of the planner dawa depend on the data: nothing can be compared")
+    whole.mechanism.require_unbiased(
+        StudyError("errors of the planner dawa depend on the data: nothing can be compared")
+    )
     found: list[dict[str, Any]] = []
     with progress("leaving tables out, one entry at a time", len(rests)) as advance:
         for rest in rests:
@@ -65,14 +66,9 @@ def _gain(study: Study, whole: Plan) -> float | None:
         return None
     less = study.plan()
     if study.budget is None:
-        return 1.0 - _cost(less) / _cost(whole)
+        return 1.0 - less.privacy.amount / whole.privacy.amount
     before = rmse_of(whole, less.workload)
     return 1.0 - less.rmse / before if before > 0 else 0.0
-
-
-def _cost(plan: Plan) -> float:
-    epsilon = plan.privacy.pure_epsilon
-    return plan.privacy.rho if epsilon is None else epsilon
 
 
 def rmse_of(plan: Plan, asked: Workload) -> float:

@@ -39,7 +39,7 @@ def plan_view(study: Study, plan: Plan) -> dict[str, Any]:
         "printed": str(plan),
         "figures": figures,
     }
-    if plan.data_aware:
+    if figures["rmse"] is None:
         unknown = dict.fromkeys(("rmse", "largest", "total_variance", "lower_bound", "gap"))
         return common | unknown | {"data_aware": True, "optimality": [], "tables": [], "levels": []}
     certificate = None if plan.noise == "given" else usual_certificate(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +20,17 @@ from noiseplan.release.release import Release
 from noiseplan.schema import Schema
 from noiseplan.valid.family import Set
 
+BIASED: Final = (
+    "a data-aware release is not made valid, and no records are made up from it: its answers come "
+    "from one line of cells, release.counts, and agree already; numpy.maximum(release.counts, 0) "
+    "has no negative cells. Release tables by a plan that looks at no data for release.valid()"
+)
+
 
 def refuse_biased(made: object) -> None:
     """Refuse a data-aware release: what is made valid here is unbiased."""
-    if isinstance(made, Release) and made.plan.data_aware:
-        raise PlanError(
-            "a data-aware release is not made valid, and no records are made up from it: its "
-            "answers come from one line of cells, release.counts, and agree already; "
-            "numpy.maximum(release.counts, 0) has no negative cells. Release tables by a plan that "
-            "looks at no data for release.valid()"
-        )
+    if isinstance(made, Release):
+        made.plan.mechanism.require_unbiased(PlanError(BIASED))
 
 
 def require_release(made: object, call: str) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from noiseplan.escaping import visible
 from noiseplan.privacy.people import unit_text
-from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted, duration
+from noiseplan.words.privacy import brief_cost
 
 if TYPE_CHECKING:
     from noiseplan.comparing.comparison import Comparison, Contender
@@ -68,9 +68,7 @@ def _privacy(each: Contender) -> str:
     whom = f", for {unit}" if unit else ""
     if not math.isfinite(privacy.pcost):
         return "not known"
-    if privacy.pure_epsilon is not None:
-        return f"ε = {text_up(privacy.pure_epsilon, 4)}{whom}"
-    return f"ρ = {text_up(privacy.rho, 4)}{whom}"
+    return brief_cost(privacy, 4) + whom
 
 
 def _two_digits(value: float) -> str:

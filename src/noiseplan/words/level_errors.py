@@ -36,7 +36,7 @@ def level_errors(plan: Plan) -> list[LevelError]:
     """
     workload = plan.workload
     name = hierarchy(workload.schema)
-    if name is None or plan.data_aware or len(workload) > MOST_TABLES:
+    if name is None or len(workload) > MOST_TABLES:
         return []
     parts = [part.query for query in workload for part in level_parts(query)]
     placed = [(level_of(query, name), query) for query in parts]

@@ -9,10 +9,11 @@ from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, partition_of
 from noiseplan.mechanisms.partition.partition_settings import COMPARED, Comparison
 from noiseplan.noise.law import NAMED
-from noiseplan.privacy import Guarantee, PureDP, zCDP
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.budgets import Additive
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
-from noiseplan.words.privacy import cost_words, neighbours_words
+from noiseplan.words.privacy import brief_cost, cost_words, neighbours_words
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -49,7 +50,8 @@ def describe(plan: Plan) -> str:
     ]
     if spending.gauge is not None:
         lines.append(
-            f"  gauge        how uneven the buckets are, at {_price(storey_price(spending.gauge))}"
+            f"  gauge        how uneven the buckets are, at "
+            f"{brief_cost(storey_price(spending.gauge))}"
         )
     if len(line.asked) > 1 and cells >= COMPARED:
         lines.append(TWO)
@@ -67,15 +69,9 @@ def _compared(comparison: Comparison | None) -> list[str]:
         return []
     return [
         f"  compare      what buckets cost with what single cells cost, at "
-        f"{_price(storey_price(comparison.noise))}; where no buckets pay,",
+        f"{brief_cost(storey_price(comparison.noise))}; where no buckets pay,",
         f"               single cells are measured, within {_amount(comparison.cells)}",
     ]
-
-
-def _price(cost: Guarantee) -> str:
-    if cost.pure_epsilon:
-        return f"ε = {text_up(cost.pure_epsilon)}"
-    return f"ρ = {text_up(cost.rho)}"
 
 
 def describe_release(release: Release) -> str:
@@ -112,10 +108,8 @@ def _what_is_asked(plan: Plan) -> str:
     return f"{queries}, {plan.workload.rows:,} rows"
 
 
-def _amount(budget: PureDP | zCDP) -> str:
-    if isinstance(budget, PureDP):
-        return f"ε = {text_up(budget.epsilon)}"
-    return f"ρ = {text_up(budget.rho)}"
+def _amount(budget: Additive) -> str:
+    return brief_cost(Guarantee.of_budget(budget))
 
 
 def noise_words(plan: Plan) -> str:

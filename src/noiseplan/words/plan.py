@@ -12,7 +12,6 @@ from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.planning.certify import Certificate, usual_certificate
-from noiseplan.planning.limits import SEARCHED_VALUES
 from noiseplan.planning.objectives import (
     RMSE,
     PNormVariance,
@@ -21,11 +20,11 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.plan import total_is_exact
+from noiseplan.planning.pure_bounds import lower_bounds
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
 from noiseplan.texts import counted, duration, percent, percent_up, shortened
-from noiseplan.words import partition_plan
-from noiseplan.words.privacy import cost_words, neighbours_words
+from noiseplan.words.privacy import cost_words, neighbours_words, words_for
 
 if TYPE_CHECKING:
     from noiseplan.planning.candidate import Considered
@@ -53,9 +52,6 @@ NO_DATA = "no data was read"
 # Certified gaps up to the first are near the best, beyond the second they do not tell how near, and
 # beyond the third they say nothing.
 NEAR, SOME_USE, NO_USE = 0.05, 9.0, 99.0
-# Values told apart beyond which a bound for pure DP takes longer than the plan: at a thousand 2 s
-# or, of several tables, 40; at two thousand a minute.
-BOUND_VALUES = 800
 # A second line of a fact, below the first.
 BELOW = " " * 14
 
@@ -125,8 +121,6 @@ def largest_text(error: float | None) -> str:
 
 def describe(plan: Plan) -> str:
     """What `print(plan)` shows."""
-    if plan.data_aware:
-        return partition_plan.describe(plan)
     return visible("\n".join([*facts(plan), "", *_table(plan)]))
 
 
@@ -182,8 +176,7 @@ def aim(plan: Plan) -> str:
 
 
 def _privacy(plan: Plan) -> str:
-    asked = "" if plan.privacy.pure_epsilon is not None else asked_for(plan.budget)
-    spent = cost_words(plan.privacy)
+    asked, spent = asked_for(plan.budget), cost_words(plan.privacy)
     return f"{asked}:\n{BELOW}{spent}" if asked else spent
 
 
@@ -196,8 +189,6 @@ def _no_protection(plan: Plan) -> str:
 
 def noise_words(plan: Plan) -> str:
     """What noise would be drawn, and what whole numbers cost."""
-    if plan.data_aware:
-        return partition_plan.noise_words(plan)
     if plan.noise == "given":
         return "as stated by the maker of the measurements"
     if plan.noise == "combined":
@@ -229,8 +220,8 @@ def optimality_words(plan: Plan) -> str:
     if plan.optimal and plan.targets is not None:
         return f"proved{_certified(plan)}: no linear Gaussian mechanism meets {_targets_met(plan)}"
     if plan.optimal:
-        kind = "Gaussian" if plan.privacy.pure_epsilon is None else "Laplace"
-        best = f"no linear {kind} mechanism has a lower {goal_words(plan)} at this privacy"
+        noise = words_for(plan.privacy).noise
+        best = f"no linear {noise} mechanism has a lower {goal_words(plan)} at this privacy"
         return f"proved{_certified(plan)}: {best}"
     if plan.gap is not None:
         what = "cost for these targets" if plan.targets is not None else goal_words(plan)
@@ -244,11 +235,11 @@ def optimality_words(plan: Plan) -> str:
 def _bound_takes_long(plan: Plan) -> bool:
     """Whether nobody has asked for a bound yet that takes far longer than all that is printed."""
     total = isinstance(plan.objective, TotalVariance) and plan.targets is None
-    if plan.privacy.pure_epsilon is None or not total or plan.gap is not None:
+    if not total or plan.gap is not None or plan.optimality.known is not None:
         return False
-    design, known = plan.design, plan.optimality.known
-    longest = max((design.group_count(role) for role in design.free), default=0)
-    return known is None and BOUND_VALUES < longest <= SEARCHED_VALUES
+    bounds = lower_bounds(plan.privacy.law)
+    longest = max((plan.design.group_count(role) for role in plan.design.free), default=0)
+    return bounds.prompt < longest <= bounds.searched
 
 
 def _among_tables(plan: Plan) -> str:
@@ -272,8 +263,8 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
     """How far a plan may be from the best, as far as that is proved."""
     if certificate is None:
         return "not proved for this objective; plan.certify() says how good it is"
-    rho = plan.targets is not None and plan.privacy.pure_epsilon is None
-    value = f"{_made_small(plan)}{' 2ρ =' if rho else ''} {certificate.value:.6g}"
+    symbol = "" if plan.targets is None else words_for(plan.privacy).least_symbol
+    value = f"{_made_small(plan)}{symbol} {certificate.value:.6g}"
     if certificate.gap > NO_USE:
         return f"{value}; no bound of any use is known"
     if certificate.gap > SOME_USE:
@@ -298,7 +289,7 @@ def proved_sentence(plan: Plan) -> str | None:
 
 def _made_small(plan: Plan) -> str:
     if plan.targets is not None:
-        return "privacy cost" if plan.privacy.pure_epsilon is None else "ε"
+        return words_for(plan.privacy).least
     if isinstance(plan.objective, RMSE):
         return "total variance"  # figures for it are those of the total, without weights
     return goal_words(plan)
@@ -352,7 +343,7 @@ def _measures(plan: Plan) -> str:
     seconds = plan.measured_numbers / NUMBERS_PER_SECOND + _sets(plan) * SECONDS_PER_SET
     from noiseplan.strategies.catalogue import asked_by  # charts start without it
 
-    chosen = plan.privacy.pure_epsilon is not None or asked_by(plan.planner) is not None
+    chosen = words_for(plan.privacy).planner or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""
     drawing = f"{_bytes(plan.memory)}, about {duration(seconds)} to draw"
     return f"{how}{plan.mechanism.describe()}; {drawing}{_counting(plan)}"

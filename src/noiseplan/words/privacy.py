@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from noiseplan.privacy import Guarantee
+from noiseplan.privacy import Guarantee, Law
 from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS, known_mu
 from noiseplan.privacy.rounding import text_up
 
@@ -22,15 +22,59 @@ FALSE_ALARMS = 0.05
 
 def cost_words(guarantee: Guarantee) -> str:
     """What is spent, on one line: in the currency of the noise, and in those it implies."""
-    g = guarantee
-    if not math.isfinite(g.pcost):
+    if not math.isfinite(guarantee.pcost):
         return "not known here: the measurements were made elsewhere"
-    if g.pure_epsilon is not None:
-        return f"ε = {text_up(g.pure_epsilon)} (pure DP), ρ = {text_up(g.rho)} (zCDP)"
-    mu = known_mu(g)
+    return words_for(guarantee).spent(guarantee)
+
+
+def brief_cost(guarantee: Guarantee, digits: int = 6) -> str:
+    """What is spent in the currency of the noise alone."""
+    words = words_for(guarantee)
+    return f"{words.symbol} = {text_up(words.number(guarantee), digits)}"
+
+
+@dataclass(frozen=True)
+class PromiseWords:
+    """How a promise is told, by what is known of the noise."""
+
+    spent: Callable[[Guarantee], str]  # on one line
+    symbol: str = "ρ"  # of the currency that it is told in where there is room for one
+    number: Callable[[Guarantee], float] = lambda known: known.rho
+    noise: str = "Gaussian"
+    least: str = "privacy cost"  # what plans for targets make small,
+    least_symbol: str = " 2ρ ="  # and its symbol behind that
+    planner: bool = False  # whether its planner is told with what is measured
+    currencies: Callable[[Guarantee], list[Currency]] = lambda known: []  # of its own
+
+
+def _by_zcdp(known: Guarantee) -> str:
+    mu = known_mu(known)
     gdp = "" if mu is None else f"μ = {text_up(mu)} (GDP), "
-    epsilon = text_up(g.epsilon(SHOWN_DELTA), 4)
-    return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {epsilon} at δ = {text_up(SHOWN_DELTA)}"
+    epsilon = text_up(known.epsilon(SHOWN_DELTA), 4)
+    return f"ρ = {text_up(known.rho)} (zCDP), {gdp}ε = {epsilon} at δ = {text_up(SHOWN_DELTA)}"
+
+
+WORDS: Final[Mapping[Law, PromiseWords]] = {
+    "gaussian": PromiseWords(_by_zcdp),
+    "zcdp": PromiseWords(_by_zcdp),
+    "pure": PromiseWords(
+        lambda known: f"ε = {text_up(known.amount)} (pure DP), ρ = {text_up(known.rho)} (zCDP)",
+        symbol="ε",
+        number=lambda known: known.amount,
+        noise="Laplace",
+        least="ε",
+        least_symbol="",
+        planner=True,
+        currencies=lambda known: [
+            Currency("pure DP", f"ε = {text_up(known.amount)}, δ = 0", "adds up over publications")
+        ],
+    ),
+}
+
+
+def words_for(guarantee: Guarantee) -> PromiseWords:
+    """How this promise is told."""
+    return WORDS[guarantee.law]
 
 
 # What is said of a total that is public, by how it is told: as it is, with noise, or not at all.
@@ -125,13 +169,11 @@ def currencies(guarantee: Guarantee) -> list[Currency]:
     if not math.isfinite(guarantee.pcost):
         return []
     found = [
+        *words_for(guarantee).currencies(guarantee),
         Currency(
             "zero-concentrated DP", f"ρ = {text_up(guarantee.rho)}", "adds up over publications"
-        )
+        ),
     ]
-    if guarantee.pure_epsilon is not None:
-        epsilon = text_up(guarantee.pure_epsilon)
-        found.insert(0, Currency("pure DP", f"ε = {epsilon}, δ = 0", "adds up over publications"))
     mu = known_mu(guarantee)
     if mu is not None:
         found.append(Currency("Gaussian DP", f"μ = {text_up(mu)}", "squares add up; exact"))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from noiseplan.privacy.guarantee import asked_for
 from noiseplan.queries import Identity
 from noiseplan.texts import counted
-from noiseplan.words import partition_plan
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -20,9 +19,6 @@ LOOKED_AT = 100
 
 def describe(release: Release) -> str:
     """What `print(release)` shows."""
-    plan = release.plan
-    if plan.data_aware:
-        return partition_plan.describe_release(release)
     facts = (f"  {name:<7}  {text}" for name, text in named_facts(release).items())
     return "\n".join([headline(release), *facts])
 

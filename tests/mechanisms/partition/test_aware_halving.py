@@ -28,7 +28,7 @@ from noiseplan.mechanisms.partition.halving import (
     moves,
 )
 from noiseplan.mechanisms.partition.interval_spread import hidden_norm
-from noiseplan.mechanisms.partition.partition_settings import Comparison, Dawa, Spending
+from noiseplan.mechanisms.partition.partition_settings import Comparison, Dawa, Spending, usual_for
 from noiseplan.noise import SeededSource
 from noiseplan.planning.planners.dawa import plan_buckets
 
@@ -362,9 +362,11 @@ def test_two_attributes_of_many_cells_come_with_advice() -> None:
 
 
 def test_lengths_go_by_cells_and_budget() -> None:
-    for cells, attributes, pure, wanted in (
-        (4096, 1, True, "halves"), (4095, 1, True, "powers"), (4096, 1, False, "powers"),
-        (64, 2, True, "halves"), (64, 2, False, "powers"),
+    for cells, attributes, budget, wanted in (
+        (4096, 1, nz.PureDP(1.0), "halves"), (4095, 1, nz.PureDP(1.0), "powers"),
+        (4096, 1, nz.zCDP(1.0), "powers"), (64, 2, nz.PureDP(1.0), "halves"),
+        (64, 2, nz.zCDP(1.0), "powers"),
     ):  # fmt: skip
-        assert Dawa().resolved(cells, attributes, pure).lengths == wanted
-    assert Dawa(lengths="every").resolved(4096, 1, True).lengths == "every"
+        assert Dawa().resolved(cells, attributes, usual_for(budget)).lengths == wanted
+    every = Dawa(lengths="every").resolved(4096, 1, usual_for(nz.PureDP(1.0)))
+    assert every.lengths == "every"

@@ -26,7 +26,8 @@ from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.price import require_price
 from noiseplan.noise import Noise
 from noiseplan.noise.moments import size_above
-from noiseplan.privacy import Guarantee, PureDP, zCDP
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.budgets import Additive
 from noiseplan.privacy.rounding import fraction_up, product_down
 from noiseplan.queries import Identity, Query
 
@@ -40,8 +41,9 @@ ROUNDING: Final = 1 - 1e-9
 
 def storey_price(noise: Noise) -> Guarantee:
     """A record is in one total of a storey: ε = 1/b, or ρ = 1/(2σ²); rounded up."""
-    cost = fraction_up(1 / Fraction(noise.one))
-    return Guarantee.pure(cost) if noise.accounting == "pure" else Guarantee(cost, "zcdp")
+    # As exact noise is accounted, whatever is drawn: the step before is no Gaussian mechanism.
+    law = replace(noise, exact=True).accounting
+    return Guarantee.of(law, fraction_up(1 / Fraction(noise.one)))
 
 
 class TotalsPlan(Protocol):
@@ -210,16 +212,14 @@ def even_groups(buckets: int) -> list[IntArray]:
     return found
 
 
-def part_of(budget: PureDP | zCDP, share: float) -> PureDP | zCDP:
+def part_of(budget: Additive, share: float) -> Additive:
     """A share of a budget, rounded down."""
-    if isinstance(budget, PureDP):
-        return PureDP(product_down(budget.epsilon, share, ROUNDING))
-    return zCDP(product_down(budget.rho, share, ROUNDING))
+    return budget.at(product_down(budget.amount, share, ROUNDING))
 
 
-def storey_within(part: PureDP | zCDP, noise: str) -> Noise:
+def storey_within(part: Additive, noise: str) -> Noise:
     """Noise on totals of one storey that costs no more than a budget."""
-    cost = part.epsilon if isinstance(part, PureDP) else 2 * part.rho
+    cost = part.amount
     # 1/size ≤ cost exactly, for a size of few bits
     size = size_above(1 / cost)
     if 1 / Fraction(size) > Fraction(cost):

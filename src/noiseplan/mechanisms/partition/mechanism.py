@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import DependsOnData, PlanError, StorageError
+from noiseplan.errors import DependsOnData, NoiseplanError, PlanError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Errors, Marginals, Measurements, Mechanism, Progress
 from noiseplan.mechanisms.cost import of_replaced
@@ -22,7 +22,8 @@ from noiseplan.mechanisms.partition.interval_spread import hidden_norm
 from noiseplan.mechanisms.partition.partition_settings import Dawa, Spending
 from noiseplan.noise import SeededSource, Source, SystemSource
 from noiseplan.noise.randomness import derived_seed
-from noiseplan.privacy import Guarantee, Neighbours, PureDP, zCDP
+from noiseplan.privacy import Guarantee, Neighbours
+from noiseplan.privacy.budgets import Additive
 from noiseplan.privacy.people import person_price
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
@@ -40,6 +41,10 @@ class PartitionMeasurements(Measurements):
     gauge: Gauge
     compared: float | None = None
 
+    @property
+    def partition(self) -> PartitionMeasurements:
+        return self
+
     @cached_property
     def estimates(self) -> Estimates:
         """What answers queries."""
@@ -48,7 +53,7 @@ class PartitionMeasurements(Measurements):
 
 
 # What is measured of the buckets that were drawn: planned once they are known, within a budget.
-PlanBuckets = Callable[[LineWorkload, IntArray, PureDP | zCDP, str, str], BucketPlan]
+PlanBuckets = Callable[[LineWorkload, IntArray, Additive, str, str], BucketPlan]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +85,7 @@ class PartitionMechanism(Mechanism):
         return person_price(record, max_rows)
 
     def record_cost(self, neighbours: Neighbours) -> float:
-        cost = self.cost(neighbours)
-        return cost.pcost if cost.pure_epsilon is None else cost.pure_epsilon
+        return self.cost(neighbours).amount
 
     # ------------------------------------------------------------------ measuring
 
@@ -128,7 +132,7 @@ class PartitionMechanism(Mechanism):
         cost = np.array([least_cost(halves, halves.spreads(counts), comparison.charge)])
         return float((cost + sample(cost.shape, comparison.noise))[0])
 
-    def _planned(self, edges: IntArray, second: PureDP | zCDP) -> BucketPlan:
+    def _planned(self, edges: IntArray, second: Additive) -> BucketPlan:
         return self.plan_buckets(self.line, edges, second, self.drawn_by, self.settings.second)
 
     @cached_property
@@ -175,6 +179,13 @@ class PartitionMechanism(Mechanism):
     @property
     def numbers(self) -> int:
         raise DependsOnData
+
+    @property
+    def most_numbers(self) -> float:
+        return np.inf
+
+    def require_unbiased(self, otherwise: NoiseplanError) -> None:
+        raise otherwise
 
     def describe(self) -> str:
         raise DependsOnData

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import pi, sqrt
+from math import inf
 from numbers import Integral, Real
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.partition.bucket_tree import part_of, storey_price, storey_within
@@ -20,19 +20,40 @@ from noiseplan.mechanisms.partition.partition_prior import (
 )
 from noiseplan.mechanisms.partition.selection import Selector
 from noiseplan.noise import Noise
-from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
-from noiseplan.privacy.rounding import down, fraction_down, product_up
+from noiseplan.privacy import Budget, Guarantee, Law
+from noiseplan.privacy.budgets import Additive
+from noiseplan.privacy.rounding import fraction_down
 
-# The share of ε, or of ρ, for the partition. By zCDP it is cheap: a draw of range ε costs ε²/8.
-PURE_SHARE: Final = {"halves": 0.2, "powers": 0.1, "every": 0.1}
-ZCDP_SHARE: Final = 0.05
-# By halving from so many cells on: below, buckets of a thirty-second of the line have less bias.
+SECOND_PLANNERS: Final = ("auto", "p-identity", "tree", "wavelet", "identity")
+
+
+class Usual(NamedTuple):
+    """What is chosen where nothing is asked for, by the law of the budget."""
+
+    share: dict[str, float]  # of the budget for the partition, by lengths
+    halved_from: dict[int, float]  # cells from which on halving is better, by attributes
+    second: tuple[str, ...]  # how buckets may be measured
+    totals: tuple[str, str]  # the planner of one total, and of several
+
+
+# By zCDP a partition is cheap: a draw of range ε costs ε²/8. By halving from so many cells on:
+# below, buckets of a thirty-second of the line have less bias.
 HALVED_FROM: Final = 4096
+USUAL: Final[dict[Law, Usual]] = {
+    "pure": Usual(
+        {"halves": 0.2, "powers": 0.1, "every": 0.1},
+        {1: HALVED_FROM, 2: 0},
+        SECOND_PLANNERS,
+        ("identity", "p-identity"),
+    ),
+    "zcdp": Usual(
+        dict.fromkeys(LENGTHS, 0.05), {1: inf, 2: inf}, ("auto",), ("optimal", "optimal")
+    ),
+}
 # Fewer cells than these have too little to be compared with the noise of the comparison.
 COMPARED: Final = 512
 # The least cost of a partition, as a part of that of single cells, from which on no buckets pay.
 WORTH: Final = 0.385
-SECOND_PLANNERS: Final = ("auto", "p-identity", "tree", "wavelet", "identity")
 
 
 @dataclass(frozen=True)
@@ -101,11 +122,11 @@ class Dawa:
         if share + self.error_share + self.compare_share >= 1:
             raise PlanError("share and error_share leave nothing for measuring the buckets")
 
-    def resolved(self, cells: int, attributes: int, pure: bool) -> Dawa:
+    def resolved(self, cells: int, attributes: int, usual: Usual) -> Dawa:
         """With lengths for so many cells; none of it looks at data."""
         if self.lengths != "auto":
             return self
-        halved = pure and (attributes == 2 or cells >= HALVED_FROM)
+        halved = cells >= usual.halved_from[attributes]
         return replace(self, lengths="halves" if halved else "powers")
 
     def selector(self, epsilon: float, cells: int, attributes: int) -> Selector | HalvingSelector:
@@ -132,14 +153,14 @@ class Comparison:
     noise: Noise
     charge: int
     limit: int
-    cells: PureDP | zCDP
+    cells: Additive
 
     @classmethod
-    def of(cls, settings: Dawa, whole: PureDP | zCDP, cells: int, noise: str) -> Comparison:
+    def of(cls, settings: Dawa, whole: Additive, cells: int, noise: str) -> Comparison:
         """The comparison at its share of a budget."""
         own = storey_within(part_of(whole, settings.compare_share), noise)
-        size = 1 / whole.epsilon if isinstance(whole, PureDP) else 1 / sqrt(pi * whole.rho)
-        charge = max(round(size), 1)  # the mean absolute noise of a total: b, or σ√(2/π)
+        total = Noise.within(whole, noise, 1 / whole.amount)
+        charge = max(round(total.mean_size), 1)
         left = _rest(whole, [storey_price(own)])
         return cls(own, charge, int(WORTH * charge * cells), left)
 
@@ -150,21 +171,22 @@ class Spending:
 
     selector: Selector | HalvingSelector
     gauge: Noise | None
-    second: PureDP | zCDP
+    second: Additive
     comparison: Comparison | None = None
 
     @property
     def privacy(self) -> Guarantee:
         """What all steps cost together, whatever the comparison says and is drawn."""
         gauge = [] if self.gauge is None else [storey_price(self.gauge)]
-        draw = _draw_cost(self.selector, isinstance(self.second, PureDP))
-        buckets = _all_of(self.second).compose(draw, *gauge)
+        second = Guarantee.of_budget(self.second)
+        buckets = second.compose(second.of_range(self.selector.epsilon), *gauge)
         if self.comparison is None:
             return buckets
-        dearest = max(buckets, _all_of(self.comparison.cells), key=lambda each: each.pcost)
+        cells = Guarantee.of_budget(self.comparison.cells)
+        dearest = max(buckets, cells, key=lambda each: each.pcost)
         return dearest.compose(storey_price(self.comparison.noise))
 
-    def second_after(self, compared: float | None) -> PureDP | zCDP:
+    def second_after(self, compared: float | None) -> Additive:
         """What is left for the totals: after the draw of buckets, or all of it for single cells."""
         comparison = self.comparison
         if comparison is None or compared is None or compared < comparison.limit:
@@ -176,26 +198,31 @@ class Spending:
         cls, settings: Dawa, budget: Budget, cells: int, attributes: int, noise: str
     ) -> Spending:
         """Parts of a budget; all of them together are within it, to the last digit."""
-        whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
-        pure = isinstance(whole, PureDP)
-        settings = settings.resolved(cells, attributes, pure)
-        usual = PURE_SHARE[settings.lengths] if pure else ZCDP_SHARE
-        share = usual if settings.share is None else settings.share
+        whole = budget.additive()
+        cost = Guarantee.of_budget(whole)
+        usual = usual_for(whole)
+        settings = settings.resolved(cells, attributes, usual)
+        share = usual.share[settings.lengths] if settings.share is None else settings.share
         settings.require_rest(share)
         first = part_of(whole, share)
-        epsilon = first.epsilon if isinstance(first, PureDP) else down(sqrt(8 * first.rho), 4)
-        selector = settings.selector(epsilon, cells, attributes)
+        selector = settings.selector(first.range_epsilon, cells, attributes)
         gauge = comparison = None
         if settings.error_share:
             gauge = storey_within(part_of(whole, settings.error_share), noise)
         if settings.compare_share and compares(settings.lengths, cells, attributes):
             comparison = Comparison.of(settings, whole, cells, noise)
         left = whole if comparison is None else comparison.cells
-        costs = [_draw_cost(selector, pure)] + ([] if gauge is None else [storey_price(gauge)])
+        costs = [cost.of_range(selector.epsilon)] + ([] if gauge is None else [storey_price(gauge)])
         made = cls(selector, gauge, _rest(left, costs), comparison)
         if not made.privacy.within(whole):  # fail closed
             raise PlanError(f"the steps together would cost more than {budget}: this is a bug")
         return made
+
+
+def usual_for(budget: Additive) -> Usual:
+    """What is chosen within a budget where nothing is asked for."""
+    law, _ = budget.exactly()
+    return USUAL[law]
 
 
 def compares(lengths: Lengths, cells: int, attributes: int) -> bool:
@@ -203,35 +230,10 @@ def compares(lengths: Lengths, cells: int, attributes: int) -> bool:
     return lengths == "halves" and attributes == 1 and cells >= COMPARED
 
 
-def _draw_cost(selector: Selector | HalvingSelector, pure: bool) -> Guarantee:
-    """ε of the draw; under zCDP ρ = ε²/8, because its losses have range ε (Dong and others 2020).
-
-    Notes
-    -----
-    With K(t) = ln E_Q e^{tf} for f = ln P/Q, which lies in an interval of length ε: K(0) = K(1) = 0
-    and K″ ≤ ε²/4, the largest variance of a number in such an interval. So K(t) − t(t − 1)ε²/8 is
-    concave and vanishes at 0 and 1; it is not positive beyond, and D_α = K(α)/(α − 1) ≤ αε²/8.
-    """
-    epsilon = selector.epsilon
-    if pure:
-        return Guarantee.pure(epsilon)
-    return Guarantee(product_up(epsilon, epsilon, 0.25), "zcdp")
-
-
-def _rest(whole: PureDP | zCDP, costs: list[Guarantee]) -> PureDP | zCDP:
+def _rest(whole: Additive, costs: list[Guarantee]) -> Additive:
     """What is left of a budget, rounded down."""
-    if isinstance(whole, PureDP):
-        spent = sum(Fraction(cost.pure_epsilon or 0.0) for cost in costs)
-        return PureDP(fraction_down(Fraction(whole.epsilon) - spent))
-    spent = sum(Fraction(cost.pcost) for cost in costs)
-    return zCDP(fraction_down((2 * Fraction(whole.rho) - spent) / 2))
-
-
-def _all_of(budget: PureDP | zCDP) -> Guarantee:
-    """What spending all of a budget costs."""
-    if isinstance(budget, PureDP):
-        return Guarantee.pure(budget.epsilon)
-    return Guarantee(product_up(2.0, budget.rho), "zcdp")
+    spent = sum(Fraction(cost.amount) for cost in costs)
+    return whole.at(fraction_down(Fraction(whole.amount) - spent))
 
 
 def _part(name: str, value: object) -> float:

@@ -362,7 +362,7 @@ def _faint_identity(problem: Problem, best: Candidate) -> Candidate | None:
     noise, _ = gaussian_within(problem, Fraction(1))  # which alone is said to be faint
     rows = float(problem.design.priorities @ problem.workload.sizes)
     worse = rows * float(noise.variance[0]) >= reached(problem, best)
-    return None if worse else named.solve(cells)
+    return None if worse else named.GAUSSIAN.solve(cells)
 
 
 def _against(

@@ -22,7 +22,7 @@ from noiseplan.mechanisms.partition.bucket_tree import (
 )
 from noiseplan.mechanisms.partition.buckets import LineWorkload, gram_root, line
 from noiseplan.mechanisms.partition.mechanism import PartitionMechanism
-from noiseplan.mechanisms.partition.partition_settings import Dawa, Spending
+from noiseplan.mechanisms.partition.partition_settings import Dawa, Spending, usual_for
 from noiseplan.noise import Noise
 from noiseplan.planning.candidate import ASKED, Candidate
 from noiseplan.planning.objectives import Objective, TotalVariance
@@ -30,7 +30,8 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.reductions import record_budget
 from noiseplan.planning.workload_errors import UnknownFigures
-from noiseplan.privacy import GDP, Budget, PureDP, zCDP
+from noiseplan.privacy import GDP, Budget
+from noiseplan.privacy.budgets import Additive
 from noiseplan.queries import Custom, Query, Workload
 from noiseplan.schema import Ordinal, Schema
 from noiseplan.schema.labels import IN_ORDER
@@ -56,8 +57,10 @@ def solve(problem: Problem, plan: PlanTotals) -> Candidate:
     workload, noise = problem.workload, problem.noise
     asked = _asked(workload)
     shape = tuple(workload.schema[name].size for name in asked)
-    pure = isinstance(budget, PureDP)
-    if settings.second != "auto" and not pure:
+    # accounted by zCDP whatever the noise, because the first step is no Gaussian mechanism
+    whole = budget.additive()
+    own = usual_for(whole)
+    if settings.second not in own.second:
         raise PlanError(
             f"second={settings.second!r} is for PureDP, found {budget}: with Gaussian noise the "
             "optimal strategy is measured, and no other is as good; leave second out"
@@ -67,14 +70,12 @@ def solve(problem: Problem, plan: PlanTotals) -> Candidate:
         raise PlanError(
             f"noise for {budget} is {usual!r} or {simulated!r} (for simulation), found {noise!r}"
         )
-    # accounted by zCDP whatever the noise, because the first step is no Gaussian mechanism
-    whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
     # a record that is replaced is removed and another added
     steps = int(problem.max_rows) * (2 if problem.neighbours == "replace" else 1)
     record = record_budget(whole, steps, noise)
     assert record is not None  # there is a budget
     order = line(shape)
-    settings = settings.resolved(len(order), len(asked), pure)
+    settings = settings.resolved(len(order), len(asked), own)
     spending = Spending.of(settings, record, len(order), len(asked), noise)
     mechanism = PartitionMechanism(
         LineWorkload(workload, asked, order), spending, settings, noise, partial(plan_buckets, plan)
@@ -152,7 +153,7 @@ def plan_buckets(
     plan: PlanTotals,
     line: LineWorkload,
     edges: IntArray,
-    budget: PureDP | zCDP,
+    budget: Additive,
     noise: str,
     planner: str = "auto",
 ) -> BucketPlan:
@@ -167,7 +168,7 @@ def plan_buckets(
         storeys = storey_edges(edges, groups)
         diagonals = [line.diagonal(each) for each in storeys]
         needs = storey_needs(diagonals, groups, line.gram(storeys[-1]))
-        power = 3 if isinstance(budget, PureDP) else 2
+        power = Noise.within(budget, noise).degree + 1
         if planner == "auto" and plain_is_best(diagonals[0], needs, power):
             made = BucketPlan(edges, None, (storey_within(budget, noise),))
         else:
@@ -199,15 +200,13 @@ def storey_edges(edges: IntArray, groups: Sequence[IntArray]) -> list[IntArray]:
 
 
 def plan_totals(
-    plan: PlanTotals, gram: Array, budget: Budget, noise: str, planner: str = "auto"
+    plan: PlanTotals, gram: Array, budget: Additive, noise: str, planner: str = "auto"
 ) -> Plan:
     """A plan over totals in a row, for a workload with this Gram matrix."""
     schema = Schema({"bucket": Ordinal(range(len(gram)))})
     query = Query(schema, {"bucket": Custom(gram_root(gram))}, name="the workload on buckets")
-    if not isinstance(budget, PureDP):
-        planner = "optimal"
-    elif planner == "auto":
-        planner = "p-identity" if len(gram) > 1 else "identity"
+    if planner == "auto":
+        planner = usual_for(budget).totals[len(gram) > 1]
     return plan(Workload([query]), budget=budget, noise=noise, planner=planner)
 
 

@@ -43,9 +43,8 @@ def untried(problem: Problem) -> str | None:
     """What a long attribute is not planned for."""
     if problem.neighbours == "replace":
         return "records are replaced"
-    if problem.laplace:
-        return "the budget is one of pure DP"
-    return "relative errors are asked for" if isinstance(problem.goal, RelativeError) else None
+    relative = isinstance(problem.goal, RelativeError)
+    return problem.scaling.not_long or ("relative errors are asked for" if relative else None)
 
 
 def tried(problem: Problem) -> bool:

@@ -102,17 +102,6 @@ def _too_large(name: str, factors: tuple[Factor, ...]) -> str | None:
     return None
 
 
-def solve(problem: Problem) -> Candidate:
-    """The plan that measures this strategy, scaled to the budget."""
-    with one_thread(problem.design):
-        if problem.factors is not None:
-            return _product(problem, problem.factors)
-        gram, schema = problem.design.gram(), problem.workload.schema
-        assert problem.strategy is not None  # as `takes` says
-        rows = strategy_matrix(problem.strategy, schema, gram, problem.norm)
-        return SCALED[problem.drawn.power].rows(problem, rows, gram)
-
-
 def _laplace_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     straight = problem.drawn.takes(lambda: _whole(rows))
     return measured_rows(problem, rows if straight else _determining(rows), problem.name)
@@ -132,20 +121,6 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
 
-def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
-    """A product: entries are integers already, and a record touches so many of them by one each."""
-    schema = problem.workload.schema
-    unit = _product_mechanism(schema, factors, problem.drawn)
-    touched = Fraction(unit.changed(problem.neighbours))  # whole numbers, since entries are
-    scaled = SCALED[problem.drawn.power]
-    noise, privacy = scaled.within(problem, touched)
-    mechanism = _product_mechanism(schema, factors, noise)
-    figures = RowFigures(problem.design, mechanism)
-    known = Unstated(problem.workload, privacy, exact=problem.integer)
-    loss = scaled.loss(float(noise.variance[0]), float(touched), problem.price or 0.0)
-    return Candidate(problem.name, mechanism, privacy, figures, known, loss)
-
-
 @dataclass(frozen=True)
 class Scaled:
     """Noise that is scaled to a norm of columns: how rows are measured with it within a budget."""
@@ -155,13 +130,46 @@ class Scaled:
     # What a variance is above that of continuous noise, from the largest ‖a‖_p^p of a column and
     # what a record may cost.
     loss: Callable[[float, float, float], float]
+    most_cells: int = EXPLICIT_CELLS  # written out as one matrix
+
+    def solve(self, problem: Problem) -> Candidate:
+        """The plan that measures this strategy, scaled to the budget."""
+        with one_thread(problem.design):
+            if problem.factors is not None:
+                return self._product(problem, problem.factors)
+            gram, schema = problem.design.gram(), problem.workload.schema
+            assert problem.strategy is not None  # as `takes` says
+            rows = strategy_matrix(problem.strategy, schema, gram, problem.scaling.norm)
+            return self.rows(problem, rows, gram)
+
+    def _product(self, problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
+        """Of a product entries are integers already, and a record touches so many by one each."""
+        schema = problem.workload.schema
+        unit = _product_mechanism(schema, factors, problem.drawn)
+        touched = Fraction(unit.changed(problem.neighbours))  # whole numbers, since entries are
+        noise, privacy = self.within(problem, touched)
+        mechanism = _product_mechanism(schema, factors, noise)
+        figures = RowFigures(problem.design, mechanism)
+        known = Unstated(problem.workload, privacy, exact=problem.integer)
+        loss = self.loss(float(noise.variance[0]), float(touched), problem.price or 0.0)
+        return Candidate(problem.name, mechanism, privacy, figures, known, loss)
+
+    @property
+    def planner(self) -> Planner:
+        """What plans a strategy by its name."""
+        return Planner((), self.solve, refuses, self.most_cells)
+
+    @property
+    def product(self) -> Planner:
+        """The same of products, which are measured and solved by fast transforms, over any number
+        of cells."""
+        return Planner((), self.solve, refuses)
 
 
-# By the power p of entries of columns that noise is scaled to.
-SCALED: Final = {
-    1: Scaled(_laplace_rows, laplace_within, lambda v, norm, ε: v / (2 * norm**2 / ε**2) - 1.0),
-    2: Scaled(_gaussian_rows, gaussian_within, lambda v, norm, cost: v * cost / norm - 1),
-}
+GAUSSIAN: Final = Scaled(_gaussian_rows, gaussian_within, lambda v, norm, cost: v * cost / norm - 1)
+LAPLACE: Final = Scaled(
+    _laplace_rows, laplace_within, lambda v, norm, ε: v / (2 * norm**2 / ε**2) - 1.0
+)
 
 
 def _product_mechanism(
@@ -191,7 +199,7 @@ def _determining(strategy: Array) -> Array:
 def eigen_planner(name: str, weigh: Weigh) -> Planner:
     """What plans a design by its name."""
     beyond = Planner((name,), partial(_solve_eigen, weigh=weigh), _refuses_eigen)
-    return Planner((name,), solve, refuses, EXPLICIT_CELLS, beyond)
+    return Planner((name,), GAUSSIAN.solve, refuses, EXPLICIT_CELLS, beyond)
 
 
 def _refuses_eigen(problem: Problem) -> str | None:
@@ -215,7 +223,7 @@ def _rank_too_high(problem: Problem) -> str | None:
 
 def _solve_eigen(problem: Problem, weigh: Weigh) -> Candidate:
     if _rank_too_high(problem) is not None:
-        return solve(problem)
+        return GAUSSIAN.solve(problem)
     search = row_space_plans.Search(problem)
     rows = np.asarray(search.basis.basis)[::-1]  # the largest first
     over = search.basis.columns.applied(rows)
@@ -224,8 +232,3 @@ def _solve_eigen(problem: Problem, weigh: Weigh) -> Candidate:
     u = weigh(queries)
     total = float((queries.values / u).sum() * (u @ queries.loads).max())
     return search.unproved(rows * (np.sqrt(u) / lengths)[:, None], total)
-
-
-# Products are measured and solved by fast transforms, over any number of cells.
-PRODUCT: Final = Planner((), solve, refuses)
-PLANNER: Final = Planner((), solve, refuses, EXPLICIT_CELLS)

@@ -31,7 +31,7 @@ from noiseplan.optimize.allocation import (
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.noise_within import drawable, require_change
+from noiseplan.planning.noise_within import require_change
 from noiseplan.planning.objectives import (
     ConvexLoss,
     PNormVariance,
@@ -280,7 +280,7 @@ class NoiseOnRows:
         else:
             paid = mechanism.record_cost(problem.neighbours) / allowed
             mechanism = self._mechanism(self.sizes * paid * (1 + ROOM))
-        drawable(mechanism.noise)
+        mechanism.noise.require_drawable()
         privacy = mechanism.cost(problem.neighbours)
         figures = RowFigures(problem.design, mechanism)
         known = Unstated(problem.workload, privacy, exact=problem.integer)

@@ -39,7 +39,6 @@ from noiseplan.planning.candidate import (
 from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified, Unstated
 from noiseplan.planning.limits import WORTH_IT
-from noiseplan.planning.noise_within import drawable
 from noiseplan.planning.objectives import (
     ConvexLoss,
     Objective,
@@ -286,7 +285,8 @@ class Search:
         else:
             figures = RowFigures(problem.design, unit.floating())
             size = (1 - ROOM) / figures.target_scale(np.asarray(problem.targets))
-        return replace(unit, noise=drawable(problem.drawn.of_size(size_above(size))))
+        noise = problem.drawn.of_size(size_above(size)).require_drawable()
+        return replace(unit, noise=noise)
 
     def made(self, found: RowSpaceOptimum) -> Candidate:
         """The mechanism, its figures, and how near the best it is proved to be."""

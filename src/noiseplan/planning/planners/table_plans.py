@@ -26,7 +26,7 @@ from noiseplan.planning.attribute_strategies import (
 )
 from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.noise_within import drawable, epsilon_of, scales_within
+from noiseplan.planning.noise_within import epsilon_of, scales_within
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.pure_bounds import SharedTables, laplace_cost
@@ -178,7 +178,7 @@ def _made(problem: Problem, found: Shared) -> Candidate:
         types = find_table_types(types.design, strategies, found.larger)
     scales = scales_within(types.norms, types.tables, found.spending.shares, epsilon)
     noise = problem.drawn.of_size(scales)  # infinite where nothing is measured
-    drawable(noise.of_size(scales[np.isfinite(scales)]))
+    noise.of_size(scales[np.isfinite(scales)]).require_drawable()
     with np.errstate(divide="ignore"):
         precision = types.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
         figures = ResidualFigures(types.design, bases_of(types.strategies), 1.0 / precision)

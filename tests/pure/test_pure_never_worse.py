@@ -10,8 +10,7 @@ import pytest
 
 import noiseplan as nz
 from depth import depth, seeds
-from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.mechanisms.base import Mechanism
+from noiseplan.errors import PlanError
 from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning import some_by_cells
@@ -321,7 +320,9 @@ def test_shares_of_queries_that_are_planned_alone(score: str) -> None:
     figures = [np.asarray(q.weight * found.mechanism.variance(q)) for q in TABLES]
     costs = np.array([m.record_cost("add-remove") for m in found.mechanism.mechanisms])
     assert costs.sum() == pytest.approx(0.7)
-    own = [next(i for i, q in enumerate(TABLES) if _told(m, q)) for m in found.mechanism.mechanisms]
+    own = [
+        next(i for i, q in enumerate(TABLES) if m.determines(q)) for m in found.mechanism.mechanisms
+    ]
     assert sorted(own) == [0, 1, 2]
 
     def value(shares: np.ndarray) -> float:
@@ -334,14 +335,6 @@ def test_shares_of_queries_that_are_planned_alone(score: str) -> None:
         for _ in range(40):
             moved = costs * np.exp(size * rng.normal(size=3))
             assert value(moved * costs.sum() / moved.sum()) >= at_best * (1 - 1e-9)
-
-
-def _told(mechanism: Mechanism, query: nz.Query) -> bool:
-    try:
-        mechanism.require(query)
-    except UnanswerableError:
-        return False
-    return True
 
 
 # 4,200 numbers of one table, and a few sums of another: too many for one fit.

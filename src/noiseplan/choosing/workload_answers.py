@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.row_variances import variance_batches
-from noiseplan.queries import Query, Workload
+from noiseplan.queries import Workload
 from noiseplan.release.release import Release
 
 LIMIT = 50_000_000
@@ -62,7 +62,7 @@ def answered(mechanism: Mechanism, workload: Workload) -> NDArray[np.bool_]:
         kind = mechanism.answered_alike(workload, group)
         for number in range(int(kind.max(initial=-1)) + 1):
             mine = group[kind == number]
-            result[mine] = _answers(mechanism, workload.query(int(mine[0])))
+            result[mine] = mechanism.determines(workload.query(int(mine[0])))
     return result
 
 
@@ -70,11 +70,3 @@ def require_all(mechanism: Mechanism, workload: Workload) -> None:
     """Raise `UnanswerableError` unless the mechanism answers every query of a workload."""
     for position in np.flatnonzero(~answered(mechanism, workload))[:1]:
         mechanism.require(workload.query(int(position)))
-
-
-def _answers(mechanism: Mechanism, query: Query) -> bool:
-    try:
-        mechanism.require(query)
-    except UnanswerableError:
-        return False
-    return True

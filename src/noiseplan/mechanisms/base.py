@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import NoiseplanError, PlanError, StorageError, setting
+from noiseplan.errors import NoiseplanError, PlanError, StorageError, UnanswerableError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import for_person, require_sizes
 from noiseplan.noise.law import Noise, Sampler
@@ -191,6 +191,14 @@ class Mechanism(ABC):
     @abstractmethod
     def require(self, query: Query) -> None:
         """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
+
+    def determines(self, query: Query) -> bool:
+        """Whether it does."""
+        try:
+            self.require(query)
+        except UnanswerableError:
+            return False
+        return True
 
     def unlisted(self, query: Query) -> str | None:
         """Why rows of a query are too many to be written down one by one; None if they are not."""

@@ -118,7 +118,7 @@ class SideBySide(Mechanism):
     def _told(self, query: Query) -> dict[int, tuple[Array, Array]]:
         """By the number of every mechanism that determines a query: p_m / Σ p_m of its rows, and
         their variances by it."""
-        own = {i: each for i, each in enumerate(self.mechanisms) if _determines(each, query)}
+        own = {i: each for i, each in enumerate(self.mechanisms) if each.determines(query)}
         if not own:
             raise UnanswerableError(
                 f"{query.name!r} is not determined by what is measured for one query of the plan "
@@ -175,11 +175,3 @@ class SideBySide(Mechanism):
         if len({each.noise.kind for each in found}) != 1:
             raise other
         return cls(tuple(found))
-
-
-def _determines(mechanism: Mechanism, query: Query) -> bool:
-    try:
-        mechanism.require(query)
-    except UnanswerableError:
-        return False
-    return True

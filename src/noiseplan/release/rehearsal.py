@@ -155,8 +155,8 @@ def _ledger(admission: Admission) -> str:
 
 def _price(privacy: Guarantee) -> str:
     """What is charged: a ledger adds up ρ, also of pure DP."""
-    rho, pure = f"ρ = {text_up(privacy.rho)}", privacy.pure_epsilon
-    return rho if pure is None else f"pure ε = {text_up(pure)}, charged as {rho}"
+    pure = (f"pure ε = {text_up(own)}, charged as " for own in privacy.own_figures.values())
+    return "".join(pure) + f"ρ = {text_up(privacy.rho)}"
 
 
 def _left(balance: Balance, told: Budget | None) -> str:

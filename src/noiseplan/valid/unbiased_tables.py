@@ -152,12 +152,7 @@ class Unbiased:
     def determined(self, one: Set) -> bool:
         """Whether every cell was measured, alone or with others that tell it; else some are
         filled in, and have no unbiased estimate."""
-        try:
-            if self.plan is not None:
-                self.plan.mechanism.require(self.query(one))
-        except UnanswerableError:
-            return False
-        return True
+        return self.plan is None or self.plan.mechanism.determines(self.query(one))
 
     def answer(self, one: Set, level: float, simultaneous: bool) -> Answer:
         """Every cell with its errors; no numbers where the table is not determined."""

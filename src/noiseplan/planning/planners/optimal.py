@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError, UnanswerableError, remedy, setting
+from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.matrices import DenseMatrix, StackMatrix
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.matrix import DenseMechanism
@@ -348,12 +348,7 @@ class _Search:
 
     def _answers(self, mechanism: DenseMechanism) -> bool:
         """Whether rounding left every query an answer."""
-        try:
-            for query in self.asked.design.workload:
-                mechanism.require(query)
-        except UnanswerableError:
-            return False
-        return True
+        return all(mechanism.determines(query) for query in self.asked.design.workload)
 
     def made(self, chosen: Chosen) -> Candidate:
         """The mechanism, its figures, and how near the best it is proved to be."""

@@ -389,6 +389,15 @@ def test_large_plans_on_different_rows_are_refused_with_the_way_out() -> None:
     assert release.plan is choice.plans[1]
 
 
+def test_plans_on_common_rows_are_for_whom_they_were_made() -> None:
+    schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    workloads = [nz.Workload.marginals(schema, k=k, factors={"age": nz.Prefix()}) for k in (1, 2)]
+    plans = [nz.plan(w, budget=nz.zCDP(0.1), max_rows=3).with_unit("household") for w in workloads]
+    for made in nz.adaptive(plans, common_rows=True).plans:
+        assert made.privacy.whose == "household"
+        assert "household" in made.privacy.describe()
+
+
 def for_persons(made: Plan, rows: int) -> Plan:
     """The same measurements, priced for persons of so many records."""
     cost = person_cost(made.privacy.pcost, rows)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.errors import StorageError, UnanswerableError
+from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.saved import read_mechanism
@@ -136,6 +136,19 @@ def test_files_that_make_no_sense_are_refused() -> None:
     mixed = [content["mechanisms"][0], other["mechanisms"][1]]
     with pytest.raises(StorageError, match="one kind"):
         read_mechanism(content | {"mechanisms": mixed}, arrays, SCHEMA)
+
+
+def test_noise_of_two_kinds_and_other_schemas_are_refused() -> None:
+    """What they cost together would not be what either law says."""
+    laplace = beside("laplace").mechanisms
+    for other in (beside("gaussian"), beside("laplace", exact=True)):
+        with pytest.raises(PlanError, match="one schema, and noise of one kind"):
+            SideBySide((laplace[0], other.mechanisms[1]))
+    renamed = nz.Schema.from_sizes({"a": 3, "c": 2})
+    elsewhere = DenseMechanism(renamed, ROWS[0], Noise("laplace", 1.0))
+    for wrong in ((laplace[0], elsewhere), ()):
+        with pytest.raises(PlanError, match="one schema, and noise of one kind"):
+            SideBySide(wrong)
 
 
 def test_measurements_of_other_shapes_are_refused() -> None:

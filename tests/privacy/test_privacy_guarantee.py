@@ -111,6 +111,17 @@ def test_composition_is_exact_where_it_can_be() -> None:
     assert Guarantee(0.5).compose(Guarantee(0.5)).within(zCDP(0.5))
 
 
+def test_promises_to_persons_and_to_records_do_not_compose() -> None:
+    """Of a person with the records A and B one counts: without A the release is that of B, with
+    both it is of either. Noise on cells at ε = 1 costs ln(e²/2 + 1/2) > 1 then, to one record."""
+    record = Guarantee.pure(1.0)
+    person = Guarantee(record.pcost, "pure", pure_epsilon=1.0, whose="person")
+    assert person.compose(person).whose == "person"
+    for one, two in ((record, person), (person, record)):
+        with pytest.raises(BudgetError, match="do not compose; plan every release for the same"):
+            one.compose(two)
+
+
 def test_composition_of_laws_and_neighbours() -> None:
     gaussian, zcdp = Guarantee(1.0), Guarantee(1.0, law="zcdp")
     assert gaussian.compose(gaussian).law == "gaussian"

@@ -19,6 +19,7 @@ from noiseplan.planning.planners import automatic, each_alone, noise_on_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.some_by_cells import SomeByCells
 from noiseplan.planning.table_matrix import Groups, TableMatrix, norm_power
+from noiseplan.storage import certificate
 from workloads import ANY, random_workload
 
 OTHERS = ("identity", "p-identity", "tree", "wavelet", "matrix", "workload")
@@ -358,6 +359,9 @@ def test_queries_planned_alone_where_they_are_too_many_together(
     assert isinstance(plan.mechanism, SideBySide)
     assert plan.privacy.pure_epsilon == pytest.approx(0.7, rel=1e-6)
     assert plan.privacy.pure_epsilon <= 0.7
+    release = plan.release(np.ones(LARGE.shape, dtype=int), seed=1)
+    said = certificate.in_words(certificate.certificate(release, plan.hash()), release)
+    assert "Each query was measured by itself: tables need not add up." in said
     tables = nz.plan(TOO_MANY, planner="identity", **how)
     assert plan.total_variance < 0.95 * tables.total_variance
 

@@ -228,8 +228,8 @@ def test_the_privacy_of_a_plan_says_whose_records_they_are(folder: Path) -> None
             added = mine.privacy.compose(wider.privacy)
             for privacy in (mine.privacy, mine.privacy.as_zcdp, both, added):
                 assert privacy.describe().endswith(OF_ONE + unit + ".")
-        mixed = mine.privacy.compose(nz.plan(one, budget=budget).privacy)
-        assert mixed.describe().endswith("adding or removing one record.")
+        with pytest.raises(BudgetError, match="for each household and one for each record"):
+            mine.privacy.compose(nz.plan(one, budget=budget).privacy)
     pure = nz.plan(one, budget=nz.PureDP(1.0), neighbours="replace", max_rows=2).privacy
     told = "by what the records of one person say, not by how many there are."
     for privacy in (pure, pure.compose(pure)):
@@ -338,6 +338,24 @@ def test_forgetting_whose_records_they_are_is_refused_where_the_ledger_knows(fol
         main, ["release", str(folder / "study.toml"), str(folder / "homes.csv"), "-o", "out"]
     )
     assert result.exit_code == 1 and '[people] person = "id" in the study' in result.output
+
+
+def test_records_of_nobody_are_admitted_at_the_price_of_all_that_one_person_has(
+    folder: Path,
+) -> None:
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
+    ledger = nz.Ledger(folder / "a.ledger")
+    ledger.open_dataset("bounded", nz.zCDP(1.0))
+    on_record = {"ledger": ledger, "dataset": "bounded"}
+    records = {"age": [7] * 6, "who": [1, 1, 1, 2, 2, 3]}
+    plan.release(records, person="who", **on_record)
+    with pytest.raises(PlanError, match="whose these records are"):
+        plan.release(records, **on_record)
+    ledger.change_budget("bounded", nz.zCDP(1.0), reason="three at most", max_rows=3)
+    before = ledger.balance("bounded").spent.rho
+    plan.release(records, **on_record)
+    assert ledger.balance("bounded").spent.rho - before == pytest.approx(9 * plan.privacy.rho)
 
 
 def test_records_by_hand_and_of_earlier_programs_close_nothing(folder: Path) -> None:

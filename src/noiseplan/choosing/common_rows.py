@@ -128,7 +128,8 @@ def _bits(together: Together, plans: Sequence[Plan], solutions: Sequence[Solutio
 def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: int) -> Plan:
     aim = _aim(together, k, plan)
     made = make_residual(aim, solution, plan.mechanism.noise.exact, least=False, bits=(bits,))
-    privacy = replace(made.privacy, pcost=person_cost(made.privacy.pcost, plan.max_rows))
+    cost = person_cost(made.privacy.pcost, plan.max_rows)
+    privacy = replace(made.privacy, pcost=cost, whose=plan.privacy.whose)
     if privacy.pcost > plan.privacy.pcost:  # fail closed
         raise PlanError("a plan on common rows would cost more than on its own: this is a bug")
     design = prepare(plan.workload, together.kinds(k))

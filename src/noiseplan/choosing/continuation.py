@@ -109,8 +109,9 @@ class Continuation:
     @property
     def total(self) -> Guarantee:
         """What the earlier release and this one cost together."""
-        both = self.earlier.plan.privacy.compose(self.privacy)
-        return replace(both, whose=self.plan.privacy.whose)
+        whose = self.plan.privacy.whose  # as the records were counted for both
+        first, second = (replace(g, whose=whose) for g in (self.earlier.plan.privacy, self.privacy))
+        return first.compose(second)
 
     @property
     def saved(self) -> float:

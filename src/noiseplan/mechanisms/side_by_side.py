@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import StorageError, UnanswerableError
+from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
 from noiseplan.noise.law import LEAST_VARIANCE, Noise, Sampler
@@ -33,13 +33,22 @@ PART: Final = "part{}_"
 
 @dataclass(frozen=True, eq=False)
 class SideBySide(Mechanism):
-    """`mechanisms` over one schema, with noise of one kind."""
+    """`mechanisms` over one schema, with noise of one kind, that no data choose."""
 
     kind: ClassVar[str] = "side by side"
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
     undivided: ClassVar[str | None] = "one of the plans measures each query by itself"
+    caution: ClassVar[str] = "Each query was measured by itself: tables need not add up."
 
     mechanisms: tuple[Mechanism, ...]
+
+    def __post_init__(self) -> None:
+        kinds = {(each.noise.kind, each.schema) for each in self.mechanisms}
+        other = PlanError("mechanisms side by side have one schema, and noise of one kind")
+        if len(kinds) != 1:
+            raise other
+        for each in self.mechanisms:
+            each.require_unbiased(other)
 
     @property
     def schema(self) -> Schema:  # type: ignore[override]
@@ -163,15 +172,9 @@ class SideBySide(Mechanism):
 
     @classmethod
     def from_parts(cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> SideBySide:
-        """Refuses none, noise of different kinds, and what is chosen by data."""
         found = []
         for i, saved in enumerate(content["mechanisms"]):
             start = PART.format(i)
             own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
             found.append(saved_kind(saved["kind"]).from_parts(saved, own, schema))
-        other = StorageError("the queries of the plan are not measured with noise of one kind")
-        for each in found:
-            each.require_unbiased(other)
-        if len({each.noise.kind for each in found}) != 1:
-            raise other
         return cls(tuple(found))

@@ -282,7 +282,8 @@ class Guarantee:
         Costs add, rounded up; a release may use what earlier ones published, at the cost stated.
         One release with the law `"zcdp"` makes the whole `"zcdp"`: Gaussian noise is zCDP as well,
         and so is pure DP. Releases that are all of pure DP add their ε. What is promised to persons
-        by some and to records by others is promised to records.
+        by some and to records by others does not add up: a record less brings in another of the
+        same person, where one of them counts.
 
         Notes
         -----
@@ -301,12 +302,16 @@ class Guarantee:
                     f"guarantees for different neighbours do not compose: {self.neighbours!r} and "
                     f"{other.neighbours!r}; plan every release with the same neighbours"
                 )
+            if other.whose != self.whose:
+                raise BudgetError(
+                    f"a guarantee for each {self.whose or 'record'} and one for each "
+                    f"{other.whose or 'record'} do not compose; plan every release for the same"
+                )
         laws = {each.law for each in everything}
-        whose = self.whose if len({each.whose for each in everything}) == 1 else None
         if len(laws) == 1:
-            return replace(self.at(sum_up(each.amount for each in everything)), whose=whose)
+            return self.at(sum_up(each.amount for each in everything))
         costs = sum_up(each.pcost for each in everything)
-        return Guarantee(costs, joint_law(laws), self.neighbours, whose=whose)
+        return Guarantee(costs, joint_law(laws), self.neighbours, whose=self.whose)
 
     def describe(self) -> str:
         """The guarantee in words and in several currencies, numbers rounded up.

@@ -107,6 +107,8 @@ class Account:
     def require_of_records(self) -> None:
         """Refuse records of nobody where one record of each person was counted before."""
         assert self.ledger is not None  # or nothing is known
+        if self.ledger.balance(self.dataset).bound is not None:  # at which all records are priced
+            return
         for entry in self.ledger.entries(self.dataset):
             if entry.owned and entry.max_rows == 1:
                 raise PlanError(

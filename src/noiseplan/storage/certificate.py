@@ -179,6 +179,7 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
         f"It answers {content['queries']:,} {'query' if content['queries'] == 1 else 'queries'}, "
         f"{content['rows']:,} row{'s' * (content['rows'] != 1)} in all, from {numbers}",
         *errors,
+        *filter(None, [release.plan.mechanism.caution]),
         "",
         f"Schema SHA-256  {content['schema_sha256']}",
         f"Plan SHA-256    {content['plan_sha256']}",

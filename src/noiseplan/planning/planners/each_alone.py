@@ -99,7 +99,7 @@ class _Alone:
         """The same with a share of the budget: more noise, or planned once more."""
         epsilon, mechanism = self.problem.epsilon * share * (1 - ROOM), self.found.mechanism
         cost = mechanism.record_cost(self.problem.neighbours)
-        scaled = mechanism.with_noise_times(cost / epsilon)
+        scaled = mechanism.with_noise_times(cost / epsilon) if cost else mechanism
         if scaled is not None:
             return scaled
         return solve(replace(self.problem, budget=PureDP(epsilon))).mechanism

@@ -254,8 +254,10 @@ def test_rows_too_many_to_be_compared_stand_for_themselves(monkeypatch: pytest.M
     np.testing.assert_allclose(
         mechanism.answer(zeros, WORKLOAD["two"]), WORKLOAD["two"].dense().sum(axis=1)
     )
-    with pytest.raises(UnanswerableError):
+    with pytest.raises(UnanswerableError, match="none of the queries of the plan, whose"):
         mechanism.require(nz.Query(S, ["c"]))
+    assert "whose answers need not agree" in mechanism.describe()
+    assert "tables need not add up" in mechanism.caution
     with pytest.raises(PlanError, match="sums of at most"):
         WorkloadRowsMechanism(S, WORKLOAD, MIX, Noise("gaussian", 1.0))
 

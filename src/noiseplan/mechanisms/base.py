@@ -89,11 +89,11 @@ class Mechanism(ABC):
     from_sizes: ClassVar[bool] = False
     # Whether the total is measured by itself, so that it costs nothing where it is public.
     public_total: ClassVar[bool] = False
-    # What readers of its tables must know beside their errors.
-    caution: ClassVar[str] = ""
     # Why it is no residuals of attributes, for whoever would compare them; None where it is.
     undivided: ClassVar[str | None] = ONE_MATRIX
 
+    # What readers of its tables must know beside their errors, if anything.
+    caution: str = ""
     schema: Schema
     noise: Noise  # on the numbers, its sizes in the order in which they are measured
 

@@ -38,7 +38,6 @@ class SideBySide(Mechanism):
     kind: ClassVar[str] = "side by side"
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
     undivided: ClassVar[str | None] = "one of the plans measures each query by itself"
-    caution: ClassVar[str] = "Each query was measured by itself: tables need not add up."
 
     mechanisms: tuple[Mechanism, ...]
 
@@ -99,6 +98,10 @@ class SideBySide(Mechanism):
     def describe(self) -> str:
         each = f"{len(self.mechanisms):,} queries each by itself"
         return f"{self.numbers:,} noisy numbers for {each}, whose answers need not agree"
+
+    @property
+    def caution(self) -> str:  # type: ignore[override]
+        return "Each query was measured by itself: tables need not add up."
 
     def floating(self) -> Mechanism:
         return replace(self, mechanisms=tuple(each.floating() for each in self.mechanisms))

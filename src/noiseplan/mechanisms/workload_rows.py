@@ -147,8 +147,19 @@ class WorkloadRowsMechanism(Mechanism):
     def describe(self) -> str:
         numbers = counted(self.numbers, "noisy number")
         if self.mix is None:
-            return f"{numbers}: rows of the queries, or rows that tell them"
+            alone = "" if self._fitted else ", whose answers need not agree"
+            return f"{numbers}: rows of the queries, or rows that tell them{alone}"
         return f"{numbers}, sums of the {counted(self.workload.rows, 'row')} of the queries"
+
+    @property
+    def _fitted(self) -> bool:
+        """Whether rows are few enough to be fitted to each other."""
+        return self.workload.rows <= MOST_ROWS
+
+    @property
+    def caution(self) -> str:  # type: ignore[override]
+        alone = "Each row was measured by itself: tables need not add up."
+        return "" if self._fitted else alone
 
     def floating(self) -> Mechanism:
         return replace(self, noise=self.noise.floating())
@@ -291,7 +302,7 @@ class WorkloadRowsMechanism(Mechanism):
     @cached_property
     def _space(self) -> RowSpace | None:
         """The space of the rows; none where they are too many to be compared."""
-        return RowSpace(self._stacked) if self.workload.rows <= MOST_ROWS else None
+        return RowSpace(self._stacked) if self._fitted else None
 
     @cached_property
     def _estimates(self) -> OwnEstimates | MixedEstimates:
@@ -319,6 +330,12 @@ class WorkloadRowsMechanism(Mechanism):
             asked = sp.csr_array(ones, shape=(query.rows, self.workload.rows))
         elif self._space is not None:
             asked = self._space.coefficients(query)
+        if asked is None and not self._fitted:
+            raise UnanswerableError(
+                f"{query.name!r} is none of the queries of the plan, whose {self.numbers:,} rows "
+                f"are too many to be fitted to each other, so that nothing else is answered: ask "
+                f"for it in the workload"
+            )
         if asked is None or not self._estimates.determines(asked):
             raise UnanswerableError(
                 f"{query.name!r} is not determined by what the plan measures: add a query on "

@@ -69,6 +69,8 @@ MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows
 # have in common seldom makes up for that. On cells of tables it does more often, up to 3 times.
 FAR_WORSE, CELLS_FAR_WORSE = 1.5, 4.0
+# Above its bound by more than this, a plan may be far from the best, and that is waited for.
+FAR: Final = 0.1
 # Cells that faint noise is tried on.
 FAINT_CELLS: Final = 2**20
 # Noise on single rows is what a plan of pure DP is never worse than, but for rounding.
@@ -240,7 +242,8 @@ def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
         return replaced_optimum.unasked(problem)
     if isinstance(problem.goal, TotalVariance) and alone(problem.design):
         return "not tried for one attribute"  # since what was planned is its optimum
-    reason = row_space_plans.untried(problem)
+    gap = best.optimality.gap
+    reason = row_space_plans.untried(problem, far=gap is not None and gap > FAR)
     if reason is not None:
         return reason
     return row_space_plans.clearly_better(problem, _at_the_budget(problem, best)) or NOT_BETTER

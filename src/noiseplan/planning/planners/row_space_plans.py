@@ -61,10 +61,11 @@ MOST_CELLS: Final = 10_000_000
 MOST_SINGLE: Final = 4_000_000
 # The relative gap asked for, and what rounding of sizes and prices may take of the budget.
 TOLERANCE, ROOM = 5e-4, 1e-11
-# Tried unasked where it takes no longer than so many seconds, to this gap; for single variances
-# longer, since the families weight queries and not their rows, and are percents away.
+# Tried unasked where it takes no longer than so many seconds, to this gap; longer for single
+# variances, since the families weight queries and not their rows, and are percents away, and where
+# what is there is far from its bound: then it may be tens of percents away.
 PATIENCE, ROUGH = 5.0, 1e-3
-SINGLE_PATIENCE, ROUGHER = 20.0, 5e-3
+LONG_PATIENCE, ROUGHER = 20.0, 5e-3
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
 MIX_BITS, SHARP_BITS = 20, 26
 
@@ -164,14 +165,17 @@ def low_rank(problem: Problem) -> bool:
     return fits and is_low(search.tables.size, problem.size)
 
 
-def untried(problem: Problem) -> str | None:
-    """Why it is not tried unasked, if it is not: it cannot be, or takes more than some seconds."""
+def untried(problem: Problem, far: bool = False) -> str | None:
+    """Why it is not tried unasked, if it is not: it cannot be, or takes more than some seconds.
+
+    `far`: whether there is nothing yet but what is far from its bound.
+    """
     if _outside(problem) or not problem.design.free:
         return f"not tried, {problem.size:,} cells"
     search = Search(problem)
     if _too_large(search.tables, problem):
         return f"not tried, {search.tables.size:,} numbers of tables"
-    if not search.affordable:
+    if search.seconds > search.patience(far):
         return f"not tried, about {search.seconds:,.0f} seconds"
     return None
 
@@ -253,11 +257,9 @@ class Search:
             question += dense_seconds(self.problem.workload.rows, self.tables.size)
         return usual_seconds(question, self.tables.size)
 
-    @property
-    def affordable(self) -> bool:
-        """Whether that is not too long to wait for unasked."""
-        single = _power(self.problem.goal) > 1
-        return self.seconds <= (SINGLE_PATIENCE if single else PATIENCE)
+    def patience(self, far: bool) -> float:
+        """How many seconds are waited for it unasked."""
+        return LONG_PATIENCE if far or _power(self.problem.goal) > 1 else PATIENCE
 
     def found(self, tolerance: float, hopeless: float = np.inf) -> RowSpaceOptimum:
         """C for real numbers, at a largest cost of one."""

@@ -242,11 +242,18 @@ def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
         return replaced_optimum.unasked(problem)
     if isinstance(problem.goal, TotalVariance) and alone(problem.design):
         return "not tried for one attribute"  # since what was planned is its optimum
-    gap = best.optimality.gap
-    reason = row_space_plans.untried(problem, far=gap is not None and gap > FAR)
-    if reason is not None:
+    reason = row_space_plans.untried(problem)
+    longer = reason is not None and row_space_plans.untried(problem, far=True) is None
+    if reason is not None and not (longer and _far(problem, best)):
         return reason
     return row_space_plans.clearly_better(problem, _at_the_budget(problem, best)) or NOT_BETTER
+
+
+def _far(problem: Problem, best: Candidate) -> bool:
+    """Whether a plan for the total is far above its bound, which it would be printed with."""
+    if problem.priorities is not None or not isinstance(problem.goal, TotalVariance):
+        return False
+    return reached(problem, best) > (1 + FAR) * best.optimality.lower_bound
 
 
 def _at_the_budget(problem: Problem, found: Candidate) -> float:

@@ -214,19 +214,28 @@ def test_the_optimum_is_waited_for_where_a_plan_is_far_from_its_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Plans of mixed factors were 15 % above an optimum that takes half a minute."""
-    schema = nz.Schema.from_sizes({"place": 60, "age": 8, "sex": 2})
-    ages = {"age": nz.Prefix()}
+    schema = nz.Schema.from_sizes({"place": 64, "age": 18, "sex": 2, "unasked": 3})
+    tract = np.sort(np.random.default_rng(1).integers(0, 12, 64)).tolist()
+    tracts = nz.Levels(tract, leaves=False, total=False)
+    counties = nz.Levels([t // 4 for t in tract], leaves=False, total=False)
+    bands = nz.Levels(6, leaves=False, total=False)
+    sex = {"sex": nz.Identity()}
     workload = nz.Workload(
         [
-            nz.Query(schema, {"place": nz.Levels(5, 20), "sex": nz.Identity()}),
-            nz.Query(schema, {"place": nz.Levels(20, leaves=False), **ages}),
-            nz.Query(schema, ["place"]),
+            nz.Query(schema, ["place", "sex"]),
+            nz.Query(schema, {"place": tracts, "age": bands}),
+            nz.Query(schema, {"place": counties, "age": nz.Prefix(), **sex}),
+            nz.Query(schema, ["age", "sex"]),
         ]
     )
     problem = Problem(workload, BUDGET, noise="gaussian")
     monkeypatch.setattr(row_space_plans, "PATIENCE", 0.0)
     assert "seconds" in str(row_space_plans.untried(problem))
     assert row_space_plans.untried(problem, far=True) is None
+    for far, waited in ((0.0, True), (np.inf, False)):
+        monkeypatch.setattr(automatic, "FAR", far)
+        considered = dict(nz.plan(workload, budget=BUDGET, noise="gaussian").considered)
+        assert ("seconds" in considered["optimal"]) != waited
     monkeypatch.setattr(row_space_plans, "LONG_PATIENCE", 0.0)
     assert "seconds" in str(row_space_plans.untried(problem, far=True))
 

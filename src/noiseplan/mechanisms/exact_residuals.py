@@ -101,12 +101,8 @@ def integer_residuals(
     # by one where x changes it by far less, and a record would no longer cost what its column says.
     if not all(map(_whole, rows)):
         raise PlanError(NOT_WHOLE)
+    require_whole(counts)
     tensor, entry = batch_last(counts), largest_entry(rows)
-    if not np.issubdtype(counts.dtype, np.integer) and not (tensor == np.rint(tensor)).all():
-        raise DataError(
-            "the source's counts are not whole numbers of records; privacy is promised per record, "
-            "so a source must count records, as a file or a frame does"
-        )
     people = np.abs(tensor).reshape(-1, len(counts)).sum(axis=0).max(initial=0.0)
     people = people * (1 + 1 / ROOM)  # above the truth: the sum is right to 10⁻¹⁰ and better
     if not people < LARGEST:  # also where a count is not a number
@@ -115,6 +111,23 @@ def integer_residuals(
         return kronecker_apply(rows, tensor).astype(np.int64)
     exact = _in_limbs(rows, np.moveaxis(counts.astype(np.int64), 0, -1), ceil(people))
     return exact if entry * people >= LARGEST else exact.numbers().astype(np.int64, copy=False)
+
+
+def require_whole(counts: NDArray[np.number]) -> None:
+    """Refuse counts of fractions."""
+    if not np.issubdtype(counts.dtype, np.integer) and not (counts == np.rint(counts)).all():
+        raise DataError(
+            "the source's counts are not whole numbers of records; privacy is promised per record, "
+            "so a source must count records, as a file or a frame does"
+        )
+
+
+def whole_counts(counts: NDArray[np.number]) -> IntArray:
+    """Counts as integers, refused where they are none, or more than are ever released."""
+    require_whole(counts)
+    if not float(np.abs(counts).sum()) <= RECORDS:  # also where a count is not a number
+        raise DataError(f"a release is of at most {RECORDS:,} records; release parts of the data")
+    return counts.astype(np.int64)
 
 
 def _in_limbs(rows: Sequence[Array | Matrix], counts: IntArray, people: int) -> WideIntegers:

@@ -69,12 +69,13 @@ class LeastSquares:
         return np.asarray(inverse / scale / scale[:, None])
 
     def estimate(self, measured: Array) -> Array:
-        """x̂ = A⁺ω."""
+        """x̂ = A⁺ω, for one ω or several as columns."""
         if self._factor is None:
             u, s, v = self._singular
-            return np.asarray(v @ ((u.T @ measured) / s))
+            return np.asarray(v @ ((u.T @ measured).T / s).T)
         lower, scale = self._factor
-        return np.asarray(cho_solve((lower, True), self.strategy.T @ measured / scale) / scale)
+        right = (self.strategy.T @ measured).T / scale
+        return np.asarray((cho_solve((lower, True), right.T).T / scale).T)
 
     def determines(self, rows: Matrix) -> bool:
         """Whether every row lies in the row space of A."""

@@ -32,11 +32,36 @@ from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
 
-@dataclass(frozen=True, eq=False)
-class LongMechanism(Mechanism):
-    """The long attribute by its place, bases of the others, and what is measured."""
+class AlongAttribute(Mechanism):
+    """What measures along one long attribute, by its place in the schema."""
 
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
+
+    place: int
+
+    def require_comparable(self) -> None:
+        raise PlanError(
+            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
+            "series, and such plans are not compared or continued: release one of them on its own"
+        )
+
+    @abstractmethod
+    def _dearest(self) -> tuple[float, int]:
+        """2ρ of the record that pays most, and how many numbers it was added up from."""
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        if neighbours == "replace" and self.schema.size <= CELL_BY_CELL:
+            return cell_by_cell([self], neighbours)
+        self.require_noise(neighbours)
+        largest, terms = self._dearest()
+        record = product_up(largest, 1 + margin(terms))
+        # ‖a − b‖² ≤ 2‖a‖² + 2‖b‖² for the columns of any two records.
+        return record if neighbours == "add-remove" else 4 * record
+
+
+@dataclass(frozen=True, eq=False)
+class LongMechanism(AlongAttribute):
+    """The long attribute by its place, bases of the others, and what is measured."""
 
     schema: Schema
     place: int
@@ -65,26 +90,7 @@ class LongMechanism(Mechanism):
     def floating(self) -> Mechanism:
         return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
 
-    def require_comparable(self) -> None:
-        raise PlanError(
-            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
-            "series, and such plans are not compared or continued: release one of them on its own"
-        )
-
     # ------------------------------------------------------------------ privacy
-
-    @abstractmethod
-    def _dearest(self) -> tuple[float, int]:
-        """2ρ of the record that pays most, and how many numbers it was added up from."""
-
-    def record_cost(self, neighbours: Neighbours) -> float:
-        if neighbours == "replace" and self.schema.size <= CELL_BY_CELL:
-            return cell_by_cell([self], neighbours)
-        self.require_noise(neighbours)
-        largest, terms = self._dearest()
-        record = product_up(largest, 1 + margin(terms))
-        # ‖a − b‖² ≤ 2‖a‖² + 2‖b‖² for the columns of any two records.
-        return record if neighbours == "add-remove" else 4 * record
 
     def cost_matrix(self) -> Array:
         cost = np.zeros((self.schema.size, self.schema.size))

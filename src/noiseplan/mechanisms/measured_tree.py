@@ -85,7 +85,7 @@ class TreeMechanism(LongMechanism):
             for of_nodes, noise in zip(
                 self.tree.up(counts, len(block.noise)), block.noise, strict=True
             ):
-                values.append(_noisy_nodes(rows, of_nodes, noise, sample))
+                values.append(noisy_nodes(rows, of_nodes, noise, sample))
             progress(1)
         return Measurements(tuple(values))
 
@@ -103,9 +103,7 @@ class TreeMechanism(LongMechanism):
 
     def parts(self) -> tuple[Json, Arrays]:
         bases, arrays = write_bases(self.bases, self.basis_of)
-        arrays["tree_values"] = self.tree.of_value
-        for level, parent in enumerate(self.tree.parents):
-            arrays[f"tree_{level}_parents"] = parent
+        arrays |= written_tree(self.tree)
         for i, block in enumerate(self.blocks):
             for level, noise in enumerate(block.noise):
                 arrays[f"block_{i}_{level}_sigma2"] = noise.size
@@ -125,7 +123,7 @@ class TreeMechanism(LongMechanism):
     ) -> TreeMechanism:
         bases, basis_of = read_bases(content, arrays, schema)
         place, exact = schema.index(content["attribute"]), bool(content["integer"])
-        tree = _read_tree(int(content["levels"]), arrays, schema.shape[place])
+        tree = read_tree(int(content["levels"]), arrays, schema.shape[place])
         blocks = []
         for i, saved in enumerate(content["blocks"]):
             others, levels = read_others(saved, i, place, basis_of), int(saved["levels"])
@@ -143,7 +141,7 @@ class TreeMechanism(LongMechanism):
         return cls(schema, place, bases, basis_of, tuple(blocks), exact)
 
 
-def _noisy_nodes(
+def noisy_nodes(
     rows: Sequence[Array | Matrix], of_nodes: NDArray[np.number], noise: Noise, sample: Sampler
 ) -> NDArray[np.number]:
     """(⊗U_i) x_v + z of all nodes of a level: the noise at once, since nodes share its sizes."""
@@ -166,7 +164,14 @@ def _above(tree: Tree, last: int, level: int) -> IntArray:
     return node
 
 
-def _read_tree(levels: int, arrays: Arrays, size: int) -> Tree:
+def written_tree(tree: Tree) -> Arrays:
+    """The arrays a tree is saved as."""
+    parents = {f"tree_{level}_parents": parent for level, parent in enumerate(tree.parents)}
+    return {"tree_values": tree.of_value, **parents}
+
+
+def read_tree(levels: int, arrays: Arrays, size: int) -> Tree:
+    """Undo `written_tree`; refused where it is no tree over so many values."""
     of_value = np.asarray(arrays["tree_values"])
     parents = tuple(np.asarray(arrays[f"tree_{level}_parents"]) for level in range(levels))
     above = 1

@@ -8,6 +8,7 @@ from typing import Any
 # Every kind there is, by its name in the registry.
 import noiseplan.mechanisms.crossed
 import noiseplan.mechanisms.matrix
+import noiseplan.mechanisms.measured_levels
 import noiseplan.mechanisms.measured_series
 import noiseplan.mechanisms.measured_tree
 import noiseplan.mechanisms.product

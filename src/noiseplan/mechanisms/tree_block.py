@@ -276,7 +276,7 @@ class TreeBlock(LongBlock[NodeRows]):
         for level in range(rows.level, 0, -1):
             own, parent = found.upward[level], self.tree.parents[level - 1][node]
             begin = self.tree.starts[level - 1][parent]
-            before = _before(own, node, begin)
+            before = before_node(own, node, begin)
             share = (before + own[node] * weight) / found.below[level - 1][parent]
             yield _Step(level, node, begin, parent, weight, before, share)
             node, weight = parent, share
@@ -300,7 +300,7 @@ class TreeBlock(LongBlock[NodeRows]):
                 continue
             above, own = step.level - 1, found.upward[step.level][:, None] * weights
             sums = np.add.reduceat(own, self.tree.starts[above])
-            total += _before(own, step.node, step.begin) + step.weight[:, None] * own[step.node]
+            total += before_node(own, step.node, step.begin) + step.weight[:, None] * own[step.node]
             total -= step.share[:, None] * sums[step.parent]
             weights = sums / found.below[above][:, None]
         return np.asarray(total + found.final[0][0] * last[:, None] * weights[0])
@@ -319,7 +319,7 @@ class _Step(NamedTuple):
     share: Array
 
 
-def _before(own: Array, node: IntArray, begin: IntArray) -> Array:
+def before_node(own: Array, node: IntArray, begin: IntArray) -> Array:
     """Σ of the siblings before each node."""
     sums = np.cumsum(own, axis=0) - own
     return np.asarray(sums[node] - sums[begin])

@@ -75,7 +75,7 @@ class LongProblem(ABC):
         return self.problem.workload.columns.weights
 
     @cached_property
-    def _without(self) -> tuple[list[Query], IntArray]:
+    def without(self) -> tuple[list[Query], IntArray]:
         """What queries ask of the other attributes, each once; and which of them each one asks."""
         workload = self.problem.workload
         schema, name = workload.schema, workload.schema.names[self.place]
@@ -93,14 +93,14 @@ class LongProblem(ABC):
     @cached_property
     def design(self) -> Design:
         """The other attributes, every query as often as its rows along the long one count."""
-        asked, number = self._without
+        asked, number = self.without
         weights = np.bincount(number, self.weights * (self.often @ self.sizes))
         return prepare(Workload(asked), weights.astype(float), share=False)
 
     @cached_property
     def type_of_query(self) -> IntArray:
         """The type in `design` of every query."""
-        return self.design.roles.type_of_query[self._without[1]]
+        return self.design.roles.type_of_query[self.without[1]]
 
     @cached_property
     def rows(self) -> dict[int, Array]:

@@ -13,7 +13,8 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.long_attribute import LongMechanism
+from noiseplan.mechanisms.long_attribute import AlongAttribute
+from noiseplan.noise.moments import FINE_BITS
 from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.certificates import Stated
 from noiseplan.planning.long_problem import LongProblem
@@ -37,6 +38,13 @@ LEAST_STEPS, LEAST_GAP = 12, 1e-4
 ROUNDS: Final = 6
 # No more than this share of the budget is left, where that can be reached.
 SPENT: Final = 1e-9
+# Beyond so many sizes of noise they keep few bits: every one that is drawn has its own table.
+FEW_SIZES, SIZE_BITS = 500, 8
+
+
+def size_bits(sizes: int) -> int:
+    """The bits that so many sizes of noise are rounded to."""
+    return FINE_BITS if sizes <= FEW_SIZES else SIZE_BITS
 
 
 def untried(problem: Problem) -> str | None:
@@ -94,22 +102,14 @@ class Bases:
         return rows, counts, queries
 
 
-class LongPlan(ABC):
-    """One problem on its way to a plan: bases and sets, then whatever is measured along."""
+class AlongPlan(ABC):
+    """One problem on its way to a plan along a long attribute, whatever is measured."""
 
     taken: ClassVar[str]
     whole: LongProblem
 
     def __init__(self, whole: LongProblem) -> None:
-        self.whole, self.problem, design = whole, whole.problem, whole.design
-        numbers = self.problem.numbers
-        rows = {r: numbers.lattice(u, 2.0**BITS) for r, u in whole.rows.items()}
-        self.bases = Bases(whole, role_bases(design, rows))
-        self.measured = numbered(role_bases(design, rows, numbers.basis))
-        # Kinds of rows × sets: whether any query asks for it.
-        self.needed = np.array([kind.max(axis=0) for kind in self.bases.sums]) > 0
-        self.sets = np.flatnonzero(self.needed.any(axis=0))
-        self.asked = [kind[:, self.sets] for kind in self.bases.sums]
+        self.whole, self.problem = whole, whole.problem
 
     # ------------------------------------------------------------------ the mechanism
 
@@ -144,7 +144,7 @@ class LongPlan(ABC):
             raise PlanError("no plan was found that meets the targets: this is a bug")
         return best
 
-    def _mechanism(self, cost: float) -> LongMechanism:
+    def _mechanism(self, cost: float) -> AlongAttribute:
         """What is measured for this cost; sizes of exact noise are rounded, and the rest is used.
 
         Rounding up leaves some of the budget: smaller noise, rounded again, comes nearer to it.
@@ -163,8 +163,33 @@ class LongPlan(ABC):
         return best
 
     @abstractmethod
-    def of_scale(self, scale: float) -> LongMechanism:
+    def of_scale(self, scale: float) -> AlongAttribute:
         """What is measured, with so many times the noise of records that cost one."""
+
+    # ------------------------------------------------------------------ how good it is
+
+    @abstractmethod
+    def total_bound(self, weights: Array) -> float:
+        """The least Σ weight · variance for records that cost one; a weight for every query."""
+
+    @abstractmethod
+    def objective_bound(self, cost: float) -> float:
+        """The least that the objective can be at this cost; for targets, their scale."""
+
+
+class LongPlan(AlongPlan):
+    """Bases of the others and sets of them, each measured along the attribute."""
+
+    def __init__(self, whole: LongProblem) -> None:
+        super().__init__(whole)
+        design, numbers = whole.design, self.problem.numbers
+        rows = {r: numbers.lattice(u, 2.0**BITS) for r, u in whole.rows.items()}
+        self.bases = Bases(whole, role_bases(design, rows))
+        self.measured = numbered(role_bases(design, rows, numbers.basis))
+        # Kinds of rows × sets: whether any query asks for it.
+        self.needed = np.array([kind.max(axis=0) for kind in self.bases.sums]) > 0
+        self.sets = np.flatnonzero(self.needed.any(axis=0))
+        self.asked = [kind[:, self.sets] for kind in self.bases.sums]
 
     def parts(self) -> tuple[tuple[Basis, ...], IntArray]:
         """Bases, and which each attribute has."""
@@ -185,23 +210,13 @@ class LongPlan(ABC):
         roles = self.whole.design.roles.roles
         return tuple(sorted(int(roles[r].members[0]) for r in subset if r >= 0))
 
-    # ------------------------------------------------------------------ how good it is
-
-    @abstractmethod
-    def total_bound(self, weights: Array) -> float:
-        """The least Σ weight · variance for records that cost one; a weight for every query."""
-
-    @abstractmethod
-    def objective_bound(self, cost: float) -> float:
-        """The least that the objective can be at this cost; for targets, their scale."""
-
 
 class LongOptimality:
     """What is known of such a plan, when it is asked for (`certificates.Optimality`)."""
 
     proved: bool | None = None
 
-    def __init__(self, plan: LongPlan, made: Candidate) -> None:
+    def __init__(self, plan: AlongPlan, made: Candidate) -> None:
         self._plan, self._made = plan, made
 
     @cached_property

@@ -11,6 +11,7 @@ mechanism can have less of (`optimize.tree_bound`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final
 
@@ -22,10 +23,10 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
-from noiseplan.noise.moments import FINE_BITS
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Goal, Sharing, record_weights
-from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.candidate import NOT_BETTER, TAKEN, WORSE, Candidate, reached
+from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.long_problem import (
     TreeProblem,
     of_rows,
@@ -38,20 +39,32 @@ from noiseplan.planning.objectives import (
     PNormVariance,
     WorstVariance,
 )
-from noiseplan.planning.planners.long_plans import POWERS, LongPlan, tried
+from noiseplan.planning.planners import level_plans
+from noiseplan.planning.planners.long_plans import POWERS, LongPlan, size_bits, tried
 from noiseplan.planning.problem import Problem
 from noiseplan.progress import progress
 
 # What is hardly worth measuring keeps this share of the best precision.
 FAINTEST: Final = 1e-7
-# Beyond so many sizes of noise they keep few bits: every one that is drawn has its own table.
-FEW_SIZES, SIZE_BITS = 500, 8
 
 
 def solve(problem: Problem) -> Candidate | None:
     """The plan, where one long attribute is asked by levels; None where that is not so."""
     found = tree_problem(problem) if tried(problem) else None
-    return None if found is None else _TreePlan(found).candidate()
+    if found is None:
+        return None
+    best = _TreePlan(found).candidate()
+    return best if problem.planner != "auto" else _or_levels(problem, found, best)
+
+
+def _or_levels(problem: Problem, whole: TreeProblem, tree: Candidate) -> Candidate:
+    """One tree for all sets, or rows of its own for each level where that is clearly better."""
+    found, name = level_plans.solve(whole), level_plans.LevelPlan.taken
+    if isinstance(found, Candidate):
+        if reached(problem, found) < WORTH_IT * reached(problem, tree):
+            return replace(found, considered=((name, TAKEN), (_TreePlan.taken, WORSE)))
+        found = NOT_BETTER
+    return replace(tree, considered=((_TreePlan.taken, TAKEN), (name, found)))
 
 
 class _TreePlan(LongPlan):
@@ -149,13 +162,9 @@ class _TreePlan(LongPlan):
             [unit / each for each in self.whole.alike.spread(omega)]
             for unit, omega in zip(self.units, self.precisions, strict=True)
         ]
-        above = partial(self.problem.drawn.above, bits=self._bits)
+        bits = size_bits(sum(len(w) for omega in self.precisions for w in omega))
+        above = partial(self.problem.drawn.above, bits=bits)
         return [[above(size).size for size in levels] for levels in sizes]
-
-    @property
-    def _bits(self) -> int:
-        kinds = sum(len(w) for omega in self.precisions for w in omega)
-        return FINE_BITS if kinds <= FEW_SIZES else SIZE_BITS
 
     # ------------------------------------------------------------------ how good it is
 

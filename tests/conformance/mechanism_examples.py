@@ -17,7 +17,8 @@ from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning import limits as limits_of_plans
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.finish import finish
-from noiseplan.planning.planners import automatic, each_alone
+from noiseplan.planning.long_problem import tree_problem
+from noiseplan.planning.planners import automatic, each_alone, level_plans
 from noiseplan.planning.planners import noise_on_rows as planned_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
@@ -69,6 +70,22 @@ PLACES = nz.Workload(
         nz.Query(PLACE, ["age", "sex"]),
         nz.Query(PLACE, {"age": GROUPS, "region": nz.Identity()}, weight=2.0),
         nz.Query(PLACE, {"age": nz.Levels(7, leaves=False, total=False), "sex": nz.Identity()}),
+    ]
+)
+# Finer places have less detail; one of the places stands alone in its group, and in its region.
+DETAILED = nz.Workload(
+    [
+        nz.Query(PLACE, {"age": nz.Levels(["x", "x", "y", "y", "y", "y", "z"], leaves=False)}),
+        nz.Query(
+            PLACE,
+            {"age": nz.Levels(["u", "u", "v", "v", "w", "w", "z"], leaves=False, total=False)}
+            | {"region": nz.Custom(np.tri(3)), "sex": nz.Identity()},
+        ),
+        nz.Query(
+            PLACE,
+            {"age": nz.Identity(), "region": nz.Levels(["n", "s", "s"], leaves=False, total=False)},
+            weight=2.0,
+        ),
     ]
 )
 SUMS = nz.Workload(
@@ -143,11 +160,33 @@ def own_blocks(kind: str, exact: bool, neighbours: str = "add-remove") -> Factor
 
 
 def tree(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore[assignment]
-    """Levels of an attribute, planned as those of long ones are."""
+    """Levels of an attribute, planned as those of long ones are, with one tree for all sets."""
+    return along(workload or PLACES, planner="residual", **how)
+
+
+def along(workload: nz.Workload, **how: Any) -> Factory:
+    """A plan for levels of an attribute as for a long one."""
 
     def made() -> Any:
         with mock.patch.object(limits_of_plans, "LONG_VALUES", 3):
-            return nz.plan(workload or PLACES, **how)
+            return nz.plan(workload, **how)
+
+    return made
+
+
+def levels(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore[assignment]
+    """The same with rows of its own for each level."""
+
+    def made() -> Any:
+        problem = Problem(workload or DETAILED, **how)
+        if problem.targets is not None:
+            problem = replace(problem, targets=np.full(len(problem.workload), problem.targets))
+        with mock.patch.object(limits_of_plans, "LONG_VALUES", 3):
+            whole = tree_problem(problem)
+        assert whole is not None
+        found = level_plans.solve(whole)
+        assert isinstance(found, Candidate)
+        return finish(problem, found)
 
     return made
 
@@ -244,6 +283,10 @@ EXAMPLES: dict[str, Factory] = {
     "tree, float": tree(budget=ZCDP, noise=G),
     "tree, little noise": tree(budget=SHARP, noise=D),
     "tree for targets": tree(targets=30.0, noise=G),
+    "levels, discrete": levels(budget=ZCDP, noise=D),
+    "levels, float": levels(budget=ZCDP, noise=G),
+    "levels, little noise": levels(budget=SHARP, noise=D),
+    "levels for targets": levels(targets=30.0, noise=G),
     "series, discrete": series(budget=ZCDP, noise=D),
     "series, float": series(budget=ZCDP, noise=G),
     "series, little noise": series(budget=SHARP, noise=D),

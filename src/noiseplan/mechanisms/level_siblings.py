@@ -86,9 +86,10 @@ class Siblings:
         return found, float(larger.max(initial=1.0)) * int(np.bincount(self.parent).max())
 
     def differences(self, of_nodes: NDArray[np.number]) -> NDArray[np.number]:
-        """s x_j − t_j x_p of the nodes with siblings, (nodes, cells): integers where x are, which
-        takes whole t."""
-        kind = np.int64 if np.issubdtype(of_nodes.dtype, np.integer) else np.float64
+        """s x_j − t_j x_p of the nodes with siblings, (nodes, cells): integers where all of these
+        are."""
+        whole = np.issubdtype(of_nodes.dtype, np.integer) and (self.parts % 1 == 0).all()
+        kind = np.int64 if whole else np.float64
         parts, total = (each.astype(kind)[self.kept, None] for each in (self.parts, self.total))
         above = np.add.reduceat(of_nodes, self.starts, axis=0)[self.parent[self.kept]]
         return np.asarray(of_nodes[self.kept] * total - above * parts)

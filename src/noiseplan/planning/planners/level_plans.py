@@ -29,6 +29,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_dense
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, Level, LevelsMechanism
+from noiseplan.noise import Noise
 from noiseplan.optimize.level_bound import norm_of_levels
 from noiseplan.optimize.level_precisions import best_precisions
 from noiseplan.optimize.tree_bound import TreeNorm
@@ -52,7 +53,7 @@ ROUGH, FINE = 1e-2, 2e-4
 # Rounds of tree and precisions, and what another one must gain.
 ROUNDS, WORTH_A_ROUND = 6, 1e-4
 # Parts of children, as whole numbers, of so many bits where sums leave room.
-PART_BITS: Final = 8
+PART_BITS: Final = 12
 # Steps of the weights of rows at each power of a norm.
 STEPS: Final = 6
 LEAST_WEIGHT: Final = 1e-12
@@ -312,15 +313,19 @@ class LevelPlan(AlongPlan):
 
     def of_scale(self, scale: float) -> LevelsMechanism:
         schema, exact = self.problem.workload.schema, self.problem.integer
-        kinds = sum(len(np.unique(size)) for size in self._sizes)
-        noise, bits = self.problem.drawn, size_bits(kinds)
         levels = tuple(
-            Level(rows, parts, noise.above(scale * size, bits))
-            for rows, parts, size in zip(self._rows, self._parts, self._sizes, strict=True)
+            Level(rows, parts, Noise("gaussian", scale * size, exact))
+            for rows, parts, size in zip(self._rows, self._parts, self._rounded, strict=True)
         )
-        return LevelsMechanism(
-            schema, self.whole.place, self.others, self.whole.tree, levels, exact
-        )
+        place, tree = self.whole.place, self.whole.tree
+        return LevelsMechanism(schema, place, self.others, tree, levels, exact)
+
+    @cached_property
+    def _rounded(self) -> list[Array]:
+        """σ² of few bits, where there are many and integers are drawn: times one number they are
+        as many different ones."""
+        bits = size_bits(sum(len(np.unique(size)) for size in self._sizes))
+        return [self.problem.drawn.above(size, bits).size for size in self._sizes]
 
     @cached_property
     def _rows(self) -> list[Array]:
@@ -535,8 +540,7 @@ def _whole_parts(share: Array, parent: IntArray) -> Array:
     least, most = (np.full(int(parent.max()) + 1, start) for start in (np.inf, 0.0))
     np.minimum.at(least, parent, share)
     np.maximum.at(most, parent, share)
-    count = np.bincount(parent)
-    room = np.minimum(2.0**PART_BITS / most, LARGEST_SUM / (2.0 * count * most))
+    room = np.minimum(2.0**PART_BITS / most, LARGEST_SUM / 2.0)
     even = most <= least * (1 + 1e-9)
     unit = np.where(even, 1.0 / most, room)
     return np.maximum(np.rint(share * unit[parent]), 1.0)

@@ -18,15 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import Final
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.gram import Reduction
 from noiseplan.matrices.base import Array
-from noiseplan.matrices.kronecker import kronecker_dense
+from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, Level, LevelsMechanism
 from noiseplan.noise import Noise
@@ -35,18 +33,16 @@ from noiseplan.optimize.level_precisions import best_precisions
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_components import Components, ComponentSearch, Counted
 from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.level_problem import MOST_PIECES, LevelProblem
 from noiseplan.planning.long_problem import TreeProblem
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVariance
 from noiseplan.planning.planners.long_plans import POWERS, AlongPlan, size_bits
 from noiseplan.progress import progress
-from noiseplan.queries import Query
 
-# Cells of the other attributes that rows are written down over, and those told apart for which
-# precisions are searched for.
-MOST_CELLS, MOST_CLASSES = 4096, 400
-# Numbers of all Gram matrices, and of counts by node and cell.
-MOST_NUMBERS, MOST_COUNTS = 1 << 25, 1 << 27
-# Rows whose single variances are looked at.
+# Cells of the other attributes that rows are written down over; classes of those that are not asked
+# by value alone, over which precisions are searched for; and counts by value and cell.
+MOST_CELLS, MOST_CLASSES, MOST_COUNTS = 4096, 400, 1 << 27
+# Rows at a node whose single variances are looked at.
 MOST_ROWS: Final = 4096
 # The gaps of precisions: on the way, and at the end.
 ROUGH, FINE = 1e-2, 2e-4
@@ -54,66 +50,33 @@ ROUGH, FINE = 1e-2, 2e-4
 ROUNDS, WORTH_A_ROUND = 6, 1e-4
 # Parts of children, as whole numbers, of so many bits where sums leave room.
 PART_BITS: Final = 12
-# Steps of the weights of rows at each power of a norm.
+# Steps of the weights at each power of a norm, and the least of them beside the largest.
 STEPS: Final = 6
 LEAST_WEIGHT: Final = 1e-12
 
-
-def untried(whole: TreeProblem) -> str | None:
-    """Why levels are not given rows of their own."""
-    asked = whole.without[0]
-    if len({level for own in whole.levels for level in own.tolist()}) < 2 or len(asked) < 2:
-        return "not tried where all levels ask the same"
-    cells = prod(whole.problem.workload.schema.shape[i] for i in others_of(whole))
-    if cells > MOST_CELLS:
-        return f"not tried, {cells:,} cells of the other attributes"
-    values = whole.problem.workload.schema.shape[whole.place]
-    if cells * values > MOST_COUNTS:
-        return f"not tried, {cells * values:,} counts"
-    if max(int(np.bincount(parent).max()) for parent in whole.tree.parents) > LARGEST_SUM:
-        return "not tried for so many values in one group"
-    return None
-
-
-def others_of(whole: TreeProblem) -> tuple[int, ...]:
-    """The other attributes that queries name."""
-    schema = whole.problem.workload.schema
-    names = {name for query in whole.without[0] for name in query.attributes}
-    return tuple(sorted(schema.index(name) for name in names))
+# Of every level, for every piece.
+Pieces = list[list[Array]]
 
 
 def solve(whole: TreeProblem) -> Candidate | str:
     """The plan, or why there is none."""
-    reason = untried(whole)
-    if reason is not None:
-        return reason
     plan = LevelPlan(whole)
     return plan.untried or plan.candidate()
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What one query asks at one level: a row of the table of units."""
-
-    query: int  # in the workload
-    level: int
-    over: int  # which of the Gram matrices of the others
-    often: float
-
-
-@dataclass(frozen=True, eq=False)
 class Design:
-    """How much of what is measured: components along the tree, precisions over the others."""
+    """What is measured of the tree and of the others, for records that cost at most `cost`."""
 
     x: Array
     components: Components
-    precisions: list[Array]  # rows of every level, over classes
-    cost: float  # of the dearest record
+    rows: Pieces  # over classes
+    cost: float
 
     @cached_property
-    def spreads(self) -> list[Array]:
-        """Y⁺ of every level."""
-        return [LeastSquares(rows).spread for rows in self.precisions]
+    def spreads(self) -> Pieces:
+        """Y⁺ of every level and piece."""
+        return [[LeastSquares(each).spread for each in level] for level in self.rows]
 
 
 class LevelPlan(AlongPlan):
@@ -122,68 +85,27 @@ class LevelPlan(AlongPlan):
     taken = "levels with rows of their own"
     whole: TreeProblem
 
-    # ------------------------------------------------------------------ what is asked
-
-    @cached_property
-    def others(self) -> tuple[int, ...]:
-        return others_of(self.whole)
-
-    @cached_property
-    def _grams(self) -> list[Array]:
-        """WᵀW of what is asked of the others, each once, over all their cells."""
-        schema, found = self.problem.workload.schema, []
-        for query in self.whole.without[0]:
-            factors = dict(zip(query.attributes, query.matrices(), strict=True))
-            parts = [
-                factors[name].gram() if name in factors else np.ones((schema.shape[i],) * 2)
-                for i, name in ((i, schema.names[i]) for i in self.others)
-            ]
-            found.append(kronecker_dense(parts) if parts else np.ones((1, 1)))
-        return found
-
-    @cached_property
-    def classes(self) -> Reduction:
-        """Cells of the others that no query tells apart are one."""
-        scaled = (gram / np.diagonal(gram).max() for gram in self._grams)
-        return Reduction.of_gram(np.sum(list(scaled), axis=0))
-
-    @cached_property
-    def grams(self) -> list[Array]:
-        """The same over classes."""
-        return [self.classes.gram(gram) for gram in self._grams]
-
-    @cached_property
-    def rows(self) -> list[Array]:
-        """W of what is asked of the others, over classes."""
-        return [self.classes.columns(self._dense(query)) for query in self.whole.without[0]]
-
-    def _dense(self, query: Query) -> Array:
-        schema = self.problem.workload.schema
-        factors = dict(zip(query.attributes, query.matrices(), strict=True))
-        parts = [
-            factors[name].dense() if name in factors else np.ones((1, schema.shape[i]))
-            for i, name in ((i, schema.names[i]) for i in self.others)
-        ]
-        return kronecker_dense(parts) if parts else np.ones((1, 1))
+    def __init__(self, whole: TreeProblem) -> None:
+        super().__init__(whole)
+        self.level_problem = LevelProblem(whole)
 
     @cached_property
     def untried(self) -> str | None:
-        """Why it takes too long."""
-        classes, single = self.classes.size, self._power > 1
-        if classes > MOST_CLASSES or len(self.asked) * classes**2 > MOST_NUMBERS:
-            return f"not tried, {classes:,} classes of cells of the other attributes"
-        rows = max(query.rows for query in self.whole.without[0])
-        return f"not tried, {rows:,} rows at a node" if single and rows > MOST_ROWS else None
-
-    @cached_property
-    def asked(self) -> list[Asked]:
-        """All that queries ask, level by level."""
-        number = self.whole.without[1]
-        return [
-            Asked(query, level, int(number[query]), float(self.whole.often[query, level]))
-            for query, own in enumerate(self.whole.levels)
-            for level in sorted(set(own.tolist()))
-        ]
+        """Why levels are not given rows of their own."""
+        asked, parents = self.level_problem, self.whole.tree.parents
+        levels = {level for own in self.whole.levels for level in own.tolist()}
+        if len(levels) < 2 or len(asked.questions) < 2:
+            return "not tried where all levels ask the same"
+        if asked.cells > MOST_CELLS or len(asked.pieces) > MOST_PIECES:
+            return f"not tried, {asked.cells:,} cells of the other attributes"
+        counts = asked.cells * self.problem.workload.schema.shape[self.whole.place]
+        if counts > MOST_COUNTS or max(int(np.bincount(p).max()) for p in parents) > LARGEST_SUM:
+            return f"not tried, {counts:,} counts"
+        if asked.classes.size > MOST_CLASSES:
+            return f"not tried, {asked.classes.size:,} classes of cells of the other attributes"
+        rows = max(query.rows for query in asked.questions)
+        single = self._power > 1 and rows > MOST_ROWS
+        return f"not tried, {rows:,} rows at a node" if single else None
 
     # ------------------------------------------------------------------ weights
 
@@ -194,29 +116,50 @@ class LevelPlan(AlongPlan):
             return np.inf
         return goal.p if isinstance(goal, PNormVariance) else 1.0
 
+    def nodes(self, weights: Array) -> list[Array]:
+        """Of all that is asked, the weight of every kind of node with all its like."""
+        kinds, copies = self.whole.asked_kinds, self.whole.alike.copies
+        return [
+            weights[each.query] * each.often * kinds[each.level][each.query] * copies[each.level]
+            for each in self.level_problem.asked
+        ]
+
     def even(self, weights: Array) -> Weighting:
         """One weight for each query, at all nodes it asks for."""
-        kinds, copies = self.whole.asked_kinds, self.whole.alike.copies
-        nodes = [
-            weights[each.query] * each.often * kinds[each.level][each.query] * copies[each.level]
-            for each in self.asked
-        ]
-        return Weighting(self, nodes, [self.grams[each.over] for each in self.asked])
+        asked = self.level_problem
+        grams = [asked.grams[each.over] for each in asked.asked]
+        return Weighting(self, self.nodes(weights), grams)
+
+    def tilted(self, weights: list[Array]) -> Weighting:
+        """Weights of rows × kinds of nodes, as a product of both: exact where nodes are alike."""
+        asked, nodes, grams = self.level_problem, [], []
+        bases = self.nodes(self.whole.weights)
+        for each, base, weight in zip(asked.asked, bases, weights, strict=True):
+            rows = asked.rows[each.over]
+            # Every row stands for all values of attributes asked by value.
+            grams.append((rows.T * _of_rows(weight, base) * len(rows)) @ rows)
+            nodes.append(weight.mean(axis=0) * base)
+        return Weighting(self, nodes, grams)
 
     # ------------------------------------------------------------------ the search
 
-    @cached_property
+    @property
     def design(self) -> Design:
         """The best that is found for what is to be small."""
-        goal = self.problem.goal
+        return self._searched[0]
+
+    @cached_property
+    def _searched(self) -> tuple[Design, list[Array] | None]:
+        """The same, and the last weights of rows and kinds of nodes, where these were moved."""
+        goal, tilt = self.problem.goal, None
         with progress("Planning the levels", 1) as advance:
             best = self.even(self.whole.weights).best()
             if isinstance(goal, ConvexLoss):
                 best = self._for_loss(goal, best)
             elif self._power > 1:
-                best = self._for_norm(best)
+                best, tilt = self._for_norm(best)
             advance(1)
-        return best
+        return best, tilt
 
     def _for_loss(self, goal: ConvexLoss, best: Design) -> Design:
         """The slope of the loss is a weight for each query: moved until it settles."""
@@ -234,79 +177,80 @@ class LevelPlan(AlongPlan):
                 best, value = design, reached
         return best
 
-    def _for_norm(self, best: Design) -> Design:
+    def _for_norm(self, best: Design) -> tuple[Design, list[Array]]:
         """Rows of larger variance get more weight: μ ← μ (v^{p−1}/μ)^{1/p}."""
-        design, found = best, self.norm(best, self._power)
+        design, least = best, self.norm(best)
         weights = [np.ones_like(v) for v in self.single(best)]
-        for power in self._powers:
-            for _ in range(STEPS):
-                single = self.single(design)
-                largest = max(float(v.max()) for v in single)
-                exponent = 1.0 / power
-                weights = [
-                    w ** (1 - exponent) * (v / largest) ** ((power - 1) * exponent)
-                    for w, v in zip(weights, single, strict=True)
-                ]
-                most = max(float(w.max()) for w in weights)
-                weights = [np.maximum(w / most, LEAST_WEIGHT) for w in weights]
-                design = self.tilted(weights).best(design.x, rounds=2)
-                reached = self.norm(design, self._power)
-                if reached < found:
-                    best, found = design, reached
-        return best
-
-    @property
-    def _powers(self) -> tuple[float, ...]:
-        return POWERS if self._power == np.inf else (self._power,) * len(POWERS)
-
-    def tilted(self, weights: list[Array]) -> Weighting:
-        """Weights of rows × kinds of nodes, as a product of both: exact where nodes are alike."""
-        nodes, grams = [], []
-        for each, base, weight in zip(
-            self.asked, self.even(self.whole.weights).nodes, weights, strict=True
-        ):
-            rows = self.rows[each.over]
-            grams.append((rows.T * _of_rows(weight, base)) @ rows)
-            nodes.append(weight.sum(axis=0) * base)
-        return Weighting(self, nodes, grams)
+        powers = POWERS if self._power == np.inf else (self._power,) * len(POWERS)
+        for power in np.repeat(powers, STEPS):
+            single = self.single(design)
+            largest = max(float(v.max()) for v in single)
+            weights = [
+                w ** (1 - 1 / power) * (v / largest) ** ((power - 1) / power)
+                for w, v in zip(weights, single, strict=True)
+            ]
+            most = max(float(w.max()) for w in weights)
+            weights = [np.maximum(w / most, LEAST_WEIGHT) for w in weights]
+            design = self.tilted(weights).best(design.x, rounds=2)
+            reached = self.norm(design)
+            if reached < least:
+                best, least = design, reached
+        return best, weights
 
     def single(self, design: Design) -> list[Array]:
-        """The weighted variance of rows × kinds of nodes, of all that is asked."""
-        found = []
+        """The weighted variance of rows × kinds of nodes, of all that is asked: one row for all
+        values of attributes asked by value."""
+        asked, kinds = self.level_problem, self.whole.asked_kinds
         squares = [
-            [np.einsum("rx,xy,ry->r", rows, spread, rows, optimize=True) for rows in self.rows]
-            for spread in design.spreads
+            [
+                sum(
+                    scale * np.einsum("rx,rx->r", rows @ spread, rows)
+                    for scale, spread in zip(scales, level, strict=True)
+                    if scale
+                )
+                for rows, scales in zip(asked.rows, asked.row_scales, strict=True)
+            ]
+            for level in design.spreads
         ]
-        kinds = self.whole.asked_kinds
-        for each in self.asked:
-            k = design.components.variances[each.level]
+        found = []
+        for each in asked.asked:
+            along = np.array(design.components.variances[each.level])
             rows = np.array([squares[c][each.over] for c in range(each.level + 1)]).T
             weight = self.whole.weights[each.query] * kinds[each.level][each.query]
-            found.append(design.cost * weight * (rows @ np.array(k)))
+            found.append(design.cost * weight * (rows @ along))
         return found
 
-    def norm(self, design: Design, power: float) -> float:
+    def norm(self, design: Design) -> float:
         """(Σ v^p)^{1/p} of all rows at all nodes."""
         single = self.single(design)
         largest = max(float(v.max()) for v in single)
-        if power == np.inf:
+        if self._power == np.inf:
             return largest
-        copies = self.whole.alike.copies
+        often = self.nodes(np.ones(len(self.whole.levels)))
+        pairs = zip(single, often, self._alike_rows, strict=True)
         total = sum(
-            each.often * float(((v / largest) ** power @ copies[each.level]).sum())
-            for each, v in zip(self.asked, single, strict=True)
+            n * float(((v / largest) ** self._power @ nodes).sum()) for v, nodes, n in pairs
         )
-        return float(largest * total ** (1 / power))
+        return float(largest * total ** (1 / self._power))
+
+    @cached_property
+    def _alike_rows(self) -> list[float]:
+        """Of all that is asked, how many rows one stands for: values of what is asked by value."""
+        asked = self.level_problem
+        rows = [
+            query.rows / len(own) for query, own in zip(asked.questions, asked.rows, strict=True)
+        ]
+        return [rows[each.over] for each in asked.asked]
 
     def sums(self, design: Design) -> Array:
         """Σ of the row variances of each query."""
-        total = np.zeros(len(self.whole.levels))
-        kinds, copies = self.whole.asked_kinds, self.whole.alike.copies
-        for each in self.asked:
-            nodes = each.often * kinds[each.level][each.query] * copies[each.level]
-            for c, k in enumerate(design.components.variances[each.level]):
-                trace = float((self.grams[each.over] * design.spreads[c]).sum())
-                total[each.query] += design.cost * trace * float(k @ nodes)
+        total, even = np.zeros(len(self.whole.levels)), self.even(np.ones(len(self.whole.levels)))
+        counted = even.counted_by(design.spreads)
+        for each, nodes, traces in zip(self.level_problem.asked, even.nodes, counted, strict=True):
+            along = design.components.variances[each.level]
+            total[each.query] += design.cost * sum(
+                trace * float(k @ nodes) for trace, k in zip(traces, along, strict=True)
+            )
         return total
 
     # ------------------------------------------------------------------ the mechanism
@@ -318,59 +262,54 @@ class LevelPlan(AlongPlan):
             for rows, parts, size in zip(self._rows, self._parts, self._rounded, strict=True)
         )
         place, tree = self.whole.place, self.whole.tree
-        return LevelsMechanism(schema, place, self.others, tree, levels, exact)
+        return LevelsMechanism(schema, place, self.level_problem.others, tree, levels, exact)
 
     @cached_property
-    def _rounded(self) -> list[Array]:
-        """σ² of few bits, where there are many and integers are drawn: times one number they are
-        as many different ones."""
-        bits = size_bits(sum(len(np.unique(size)) for size in self._sizes))
-        return [self.problem.drawn.above(size, bits).size for size in self._sizes]
+    def _written_out(self) -> list[Array]:
+        """Rows of every level over all cells of the others."""
+        return [self.level_problem.written_out(rows) for rows in self.design.rows]
 
     @cached_property
     def _rows(self) -> list[Array]:
-        """What each level measures of the others."""
-        numbers = self.problem.numbers
-        return [self.classes.widened(numbers.strategy(rows)) for rows in self.design.precisions]
+        """The same in numbers that are measured."""
+        return [self.problem.numbers.strategy(rows) for rows in self._written_out]
 
     @cached_property
     def _parts(self) -> list[Array]:
         """t of every node."""
-        alike, components = self.whole.alike, self.design.components
-        shares = alike.spread(components.share)
+        shares = self.whole.alike.spread(self.design.components.share)
         if not self.problem.integer:
             return shares
-        found = [np.ones(1)]
-        for level, share in enumerate(shares[1:], 1):
-            found.append(_whole_parts(share, self.whole.tree.parents[level - 1]))
-        return found
+        below = zip(shares[1:], self.whole.tree.parents, strict=True)
+        return [np.ones(1), *(_whole_parts(share, parent) for share, parent in below)]
 
     @cached_property
     def _sizes(self) -> list[Array]:
         """σ² of the nodes with siblings, for records that cost about one."""
-        components, tree = self.design.components, self.whole.tree
-        spreads = self.whole.alike.spread(components.spread)
+        spreads = self.whole.alike.spread(self.design.components.spread)
         found = []
         for level, (spread, parts) in enumerate(zip(spreads, self._parts, strict=True)):
-            rows, wanted = self._rows[level], self.design.precisions[level]
-            unit = (rows**2).sum() / (self.classes.widened(wanted) ** 2).sum()
+            unit = (self._rows[level] ** 2).sum() / (self._written_out[level] ** 2).sum()
             if level == 0:
                 found.append(unit * spread)
                 continue
-            parent = tree.parents[level - 1]
+            parent = self.whole.tree.parents[level - 1]
             total = np.bincount(parent, weights=parts)[parent]
             kept = (np.bincount(parent) > 1)[parent]
             found.append((unit * spread * total * parts)[kept])
         return found
 
+    @cached_property
+    def _rounded(self) -> list[Array]:
+        """The same of few bits, where there are many and integers are drawn: times one number they
+        are as many different ones."""
+        bits = size_bits(sum(len(np.unique(size)) for size in self._sizes))
+        return [self.problem.drawn.above(size, bits).size for size in self._sizes]
+
     # ------------------------------------------------------------------ how good it is
 
-    def bound(self, weighting: Weighting) -> float:
-        """The least Σ weight · variance for records that cost one."""
-        return weighting.bound(self.design.x)
-
     def total_bound(self, weights: Array) -> float:
-        return self.bound(self.even(weights))
+        return self.even(weights).bound(self.design.x)
 
     def objective_bound(self, cost: float) -> float:
         goal, weights = self.problem.goal, self.whole.weights
@@ -380,20 +319,27 @@ class LevelPlan(AlongPlan):
             return value - float(slope @ sums) + self.total_bound(slope) / cost
         if self._power == 1:
             return self.total_bound(weights) / cost
-        single = self.single(self.design)
+        best, tilt = self._searched
+        single = self.single(best)
         largest = max(float(v.max()) for v in single)
         powers = POWERS if self._power == np.inf else (self._power,)
-        return max(self._dual([(v / largest) ** (p - 1) for v in single], cost) for p in powers)
+        tried = [[(v / largest) ** (p - 1) for v in single] for p in powers]
+        return max(self._dual(each, cost) for each in (*tried, tilt) if each is not None)
 
     def _dual(self, weights: list[Array], cost: float) -> float:
         """‖v‖_p ≥ Σ y v/‖y‖_q for any y, here a product of weights of rows and of nodes."""
         dual = 1.0 if self._power == np.inf else self._power / (self._power - 1)
-        weighting, one = self.tilted(weights), self.even(np.ones(len(self.whole.levels)))
+        weighted = self.nodes(self.whole.weights)
+        often = self.nodes(np.ones(len(self.whole.levels)))
         total = 0.0
-        for often, weight in zip(one.nodes, weights, strict=True):
-            of_rows = _of_rows(weight, often)
-            total += float((of_rows**dual).sum() * (weight.sum(axis=0) ** dual @ often))
-        return float(self.bound(weighting) / total ** (1 / dual) / cost)
+        for base, one, weight, alike in zip(
+            weighted, often, weights, self._alike_rows, strict=True
+        ):
+            of_rows = _of_rows(weight, base) * len(weight)
+            of_nodes = weight.mean(axis=0)
+            total += alike * float((of_rows**dual).sum() * (of_nodes**dual @ one))
+        bound = self.tilted(weights).bound(self.design.x)
+        return float(bound / total ** (1 / dual) / cost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,121 +350,173 @@ class Weighting:
     nodes: list[Array]
     grams: list[Array]
 
+    # ------------------------------------------------------------------ the search
+
     def best(self, start: Array | None = None, rounds: int = ROUNDS) -> Design:
         """The least Σ weight · variance that is found."""
-        levels = len(self.plan.whole.alike.copies)
-        search = ComponentSearch(self.plan.whole.alike, np.ones(levels))
+        alike = self.plan.whole.alike
+        search = ComponentSearch(alike, np.ones(len(alike.copies)))
         x = search.start() if start is None else start
-        best, design = np.inf, None
+        design, least = None, np.inf
         for turn in range(rounds):
-            components = search.at(x)
-            found = self._levelled(components, ROUGH if turn == 0 else FINE)
-            x, components = search.best(self._counted(found), x)
-            made = self._made(x, components, found)
+            rows = self._levelled(search.at(x), ROUGH if turn == 0 else FINE)
+            x, components = search.best(self._counted(rows), x)
+            made = self._made(x, components, rows)
             value = self.value(made)
-            done = value > (1 - WORTH_A_ROUND) * best
-            if value < best:
-                best, design = value, made
-            if done:
+            worth = value < (1 - WORTH_A_ROUND) * least
+            if value < least:
+                design, least = made, value
+            if not worth:
                 break
         assert design is not None
         together = self._together(design)
-        return together if self.value(together) < best else design
+        return together if self.value(together) < least else design
+
+    def _levelled(self, components: Components, tolerance: float) -> Pieces:
+        """Rows of every level for which every cell pays the same, each level by itself."""
+        needed = self._needed(components)
+        return [self._precisions([level], np.ones(1), tolerance)[0][0] for level in needed]
 
     def _together(self, design: Design) -> Design:
         """All levels paid for together, by the prices of a record's path in the mean."""
-        copies, x, components = self.plan.whole.alike.copies, design.x, design.components
-        made = design
+        alike, x, components = self.plan.whole.alike, design.x, design.components
+        made, least = design, self.value(design)
         for _ in range(2):
-            path = components.path_prices()
-            prices = copies[-1] @ path / copies[-1].sum()
-            found = best_precisions(self._needed(components), prices, FINE)
-            made = self._made(x, components, found.rows)
-            if self.value(made) > (1 + WORTH_A_ROUND) * self.value(design):
-                return design
-            weights = found.weights
-            price = np.array([weights @ (rows**2).sum(axis=0) for rows in found.rows])
-            search = ComponentSearch(self.plan.whole.alike, price)
-            x, components = search.best(self._counted(found.rows), x)
+            prices = alike.copies[-1] @ components.path_prices() / alike.copies[-1].sum()
+            rows, weights = self._precisions(self._needed(components), prices, FINE)
+            found = self._made(x, components, rows)
+            value = self.value(found)
+            if value < least:
+                made, least = found, value
+            elif value > (1 + WORTH_A_ROUND) * least:
+                break
+            price = np.array([weights @ self.plan.level_problem.row_squares(r) for r in rows])
+            x, components = ComponentSearch(alike, price).best(self._counted(rows), x)
         return made
 
-    def _made(self, x: Array, components: Components, rows: list[Array]) -> Design:
-        squares = np.array([(each**2).sum(axis=0) for each in rows])
-        different = np.unique(components.path_prices(), axis=0)
-        cost = max(
-            float((part @ squares).max()) for part in np.array_split(different, 64) if len(part)
+    def _precisions(self, needed: Pieces, prices: Array, tolerance: float) -> tuple[Pieces, Array]:
+        """Rows of levels and pieces that are paid for together, and the weights of the cells."""
+        asked, keys = self.plan.level_problem, self._keys(needed)
+        shares = asked.dimensions / asked.values
+        grams = [asked.dimensions[p] * needed[c][p] for c, p in keys]
+        found = best_precisions(
+            grams, np.array([prices[c] * shares[p] for c, p in keys]), tolerance
         )
+        none = np.zeros((0, len(self.grams[0])))
+        rows = [[none for _ in level] for level in needed]
+        for (c, p), own in zip(keys, found.rows, strict=True):
+            rows[c][p] = own
+        return rows, found.weights
+
+    @staticmethod
+    def _keys(needed: Pieces) -> list[tuple[int, int]]:
+        """Levels and pieces of which anything is asked."""
+        return [(c, p) for c, level in enumerate(needed) for p, h in enumerate(level) if h.any()]
+
+    def _made(self, x: Array, components: Components, rows: Pieces) -> Design:
+        squares = np.array([self.plan.level_problem.row_squares(level) for level in rows])
+        path = np.unique(components.path_prices(), axis=0)
+        parts = batches(len(path), squares.shape[1], BATCH_CELLS)
+        cost = max(float((path[part] @ squares).max()) for part in parts)
         return Design(x, components, rows, cost)
 
     def value(self, design: Design) -> float:
         """Σ weight · variance of records that cost one."""
-        needed = self._needed(design.components)
-        pairs = zip(needed, design.spreads, strict=True)
-        return design.cost * sum(float((h * spread).sum()) for h, spread in pairs)
+        dimensions, total = self.plan.level_problem.dimensions, 0.0
+        for level, spreads in zip(self._needed(design.components), design.spreads, strict=True):
+            for n, h, spread in zip(dimensions, level, spreads, strict=True):
+                total += n * float((h * spread).sum())
+        return design.cost * total
 
-    def _needed(self, components: Components) -> list[Array]:
-        """H of every component."""
-        plan = self.plan
-        found = [np.zeros_like(self.grams[0]) for _ in plan.whole.alike.copies]
-        for each, nodes, gram in zip(plan.asked, self.nodes, self.grams, strict=True):
+    # ------------------------------------------------------------------ sums over what is asked
+
+    def _needed(self, components: Components) -> Pieces:
+        """H of every component and piece."""
+        asked, zero = self.plan.level_problem, np.zeros_like(self.grams[0])
+        found = [[zero.copy() for _ in asked.pieces] for _ in self.plan.whole.alike.copies]
+        for each, nodes, gram in zip(asked.asked, self.nodes, self.grams, strict=True):
             for c, k in enumerate(components.variances[each.level]):
-                found[c] += float(k @ nodes) * gram
+                for p in np.flatnonzero(asked.scales[each.over]):
+                    found[c][p] += float(k @ nodes) * asked.scales[each.over, p] * gram
         return found
 
-    def _levelled(self, components: Components, tolerance: float) -> list[Array]:
-        """Rows of every level, for which every cell pays the same, each level by itself."""
-        one = np.ones(1)
-        return [best_precisions([h], one, tolerance).rows[0] for h in self._needed(components)]
+    def counted_by(self, spreads: Pieces) -> list[list[float]]:
+        """Of all that is asked, what k of each component counts for."""
+        asked = self.plan.level_problem
+        found = []
+        for each, gram in zip(asked.asked, self.grams, strict=True):
+            scales = asked.scales[each.over] * asked.dimensions
+            needed = np.flatnonzero(scales)
+            levels = spreads[: each.level + 1]
+            found.append(
+                [sum(scales[p] * float((gram * y[p]).sum()) for p in needed) for y in levels]
+            )
+        return found
 
-    def _counted(self, rows: list[Array]) -> Counted:
+    def _counted(self, rows: Pieces) -> Counted:
         """φ of every component: what k of kinds of nodes counts for."""
-        plan, spreads = self.plan, [LeastSquares(each).spread for each in rows]
-        copies = plan.whole.alike.copies
+        spreads = [[LeastSquares(each).spread for each in level] for level in rows]
+        copies = self.plan.whole.alike.copies
         last = len(copies) - 1
         found = [[np.zeros(len(copies[at])) for at in range(c, last + 1)] for c in range(last + 1)]
-        for each, nodes, gram in zip(plan.asked, self.nodes, self.grams, strict=True):
-            for c in range(each.level + 1):
-                found[c][each.level - c] += float((gram * spreads[c]).sum()) * nodes
+        pairs = zip(
+            self.plan.level_problem.asked, self.nodes, self.counted_by(spreads), strict=True
+        )
+        for each, nodes, traces in pairs:
+            for c, trace in enumerate(traces):
+                found[c][each.level - c] += trace * nodes
         return found
+
+    # ------------------------------------------------------------------ bounds
 
     def bound(self, x: Array) -> float:
         """What no mechanism has less of: exact where all nodes of a level are alike."""
-        alike = self.plan.whole.alike
+        alike, asked = self.plan.whole.alike, self.plan.level_problem
         if all(len(each) == 1 for each in alike.copies):
             return self._even_bound()
         search = ComponentSearch(alike, np.ones(len(alike.copies)))
-        rows = self._levelled(search.at(x), FINE)
+        components = search.at(x)
+        rows = self._levelled(components, FINE)
         leaves = search.record_weights(self._counted(rows), x)
-        needed = self._needed(search.at(x))
-        cells = best_precisions(needed, np.ones(len(needed)), FINE).weights
-        return norm_of_levels(TreeNorm(alike, leaves), self._by_kind(), cells) ** 2
+        prices = alike.copies[-1] @ components.path_prices() / alike.copies[-1].sum()
+        cells = self._precisions(self._needed(components), prices, FINE)[1] / asked.values
+        norms = [
+            n * norm_of_levels(TreeNorm(alike, leaves), self._by_kind(p), cells)
+            for p, n in enumerate(asked.dimensions)
+        ]
+        return float(sum(norms) ** 2)
 
     def _even_bound(self) -> float:
         """Components of an even tree are orthogonal: d_c dimensions, of d_c/N of every leaf."""
+        asked, zero = self.plan.level_problem, np.zeros_like(self.grams[0])
         sizes = np.array([each[0] for each in self.plan.whole.alike.copies])
         dimensions = np.diff(sizes, prepend=0.0)
-        needed = [np.zeros_like(self.grams[0]) for _ in sizes]
-        for each, nodes, gram in zip(self.plan.asked, self.nodes, self.grams, strict=True):
-            level = each.level
-            for c in range(level + 1):
-                needed[c] += (
-                    dimensions[c] * sizes[-1] / sizes[level] * (nodes[0] / sizes[level]) * gram
-                )
-        return best_precisions(needed, dimensions / sizes[-1], FINE).bound
+        needed = [[zero.copy() for _ in asked.pieces] for _ in sizes]
+        for each, nodes, gram in zip(asked.asked, self.nodes, self.grams, strict=True):
+            size = sizes[each.level]
+            weight = sizes[-1] / size * float(nodes[0]) / size  # of one node, times its leaves
+            for c in range(each.level + 1):
+                for p, scale in enumerate(asked.scales[each.over]):
+                    needed[c][p] += dimensions[c] * weight * scale * gram
+        shares, keys = asked.dimensions / asked.values, self._keys(needed)
+        prices = np.array([dimensions[c] / sizes[-1] * shares[p] for c, p in keys])
+        return best_precisions(
+            [asked.dimensions[p] * needed[c][p] for c, p in keys], prices, FINE
+        ).bound
 
-    def _by_kind(self) -> list[tuple[list[Array], IntArray]]:
-        """Of every level F for one copy of a node, those that differ; and which each kind has."""
-        found = []
+    def _by_kind(self, piece: int) -> list[tuple[list[Array], IntArray]]:
+        """Of every level F of a piece for one copy of a node, those that differ; and which each
+        kind has."""
+        asked, found = self.plan.level_problem, []
         for level, copies in enumerate(self.plan.whole.alike.copies):
             mine = [
-                (nodes / copies, gram)
-                for each, nodes, gram in zip(self.plan.asked, self.nodes, self.grams, strict=True)
+                (asked.scales[each.over, piece] * nodes / copies, gram)
+                for each, nodes, gram in zip(asked.asked, self.nodes, self.grams, strict=True)
                 if each.level == level
             ]
             weights = np.array([nodes for nodes, _ in mine]).reshape(len(mine), len(copies))
             different, kind = np.unique(weights, axis=1, return_inverse=True)
-            grams = [gram for _, gram in mine]
-            sums = [self._sum(column, grams) for column in different.T]
+            sums = [self._sum(column, [gram for _, gram in mine]) for column in different.T]
             found.append((sums, np.asarray(kind).reshape(-1)))
         return found
 
@@ -540,7 +538,6 @@ def _whole_parts(share: Array, parent: IntArray) -> Array:
     least, most = (np.full(int(parent.max()) + 1, start) for start in (np.inf, 0.0))
     np.minimum.at(least, parent, share)
     np.maximum.at(most, parent, share)
-    room = np.minimum(2.0**PART_BITS / most, LARGEST_SUM / 2.0)
     even = most <= least * (1 + 1e-9)
-    unit = np.where(even, 1.0 / most, room)
+    unit = np.where(even, 1.0 / most, np.minimum(2.0**PART_BITS / most, LARGEST_SUM / 2.0))
     return np.maximum(np.rint(share * unit[parent]), 1.0)

@@ -107,11 +107,11 @@ class LevelProblem:
     @cached_property
     def pieces(self) -> list[tuple[int, ...]]:
         """The sets T that any question needs."""
-        asked = (tuple(i for i in self.by_value if i in f) for f in self._factors)
-        subsets = (
-            chain.from_iterable(combinations(a, k) for k in range(len(a) + 1)) for a in asked
-        )
-        return sorted(set(chain.from_iterable(subsets)), key=lambda t: (len(t), t))
+        found: set[tuple[int, ...]] = set()
+        for factors in self._factors:
+            asked = [i for i in self.by_value if i in factors]
+            found.update(t for k in range(len(asked) + 1) for t in combinations(asked, k))
+        return sorted(found, key=lambda t: (len(t), t))
 
     @cached_property
     def dimensions(self) -> Array:

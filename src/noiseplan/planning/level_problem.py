@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import helmert
 
+from noiseplan.arrays import joined_kinds
 from noiseplan.domain.gram import Reduction
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -155,6 +157,21 @@ class LevelProblem:
         """W of every question, over classes."""
         return [self.classes.columns(self._over_rest(f, gram=False)) for f in self._factors]
 
+    def told_apart(self, level: int) -> Reduction:
+        """Of all cells of the others, those that nothing asked from this level on tells apart."""
+        asked = {each.over for each in self.asked if each.level >= level}
+        needed = [self._factors[q] for q in asked]
+        grams = (self._over_rest(factors, gram=True) for factors in needed)
+        rest = Reduction.of_gram(np.sum([g / np.diagonal(g).max() for g in grams], axis=0)).groups
+        sizes = {i: self.schema.shape[i] for i in self.by_value}
+        used = [np.arange(n) * any(i in f for f in needed) for i, n in sizes.items()]
+        axes = np.meshgrid(*used, np.arange(len(rest)), indexing="ij")
+        kinds = joined_kinds([*(axis.ravel() for axis in axes[:-1]), rest[axes[-1].ravel()]])
+        kinds = np.where(rest[axes[-1].ravel()] >= 0, kinds, -1)
+        groups = self._in_order(kinds[None, :])[0]
+        groups[groups >= 0] = joined_kinds([groups[groups >= 0]])
+        return Reduction(groups)
+
     def _over_rest(self, factors: dict[int, Matrix], gram: bool) -> Array:
         parts = []
         for i in self.rest:
@@ -181,8 +198,11 @@ class LevelProblem:
                 for i, n in ((i, self.schema.shape[i]) for i in self.by_value)
             ]
             found.append(kronecker_dense([*parts, self.classes.widened(own)]))
-        whole = np.concatenate(found)
+        return self._in_order(np.concatenate(found))
+
+    def _in_order(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Columns over those by value and then the rest, in the order of the schema."""
         axes = [*self.by_value, *self.rest]
-        cube = whole.reshape(-1, *(self.schema.shape[i] for i in axes))
+        cube = rows.reshape(-1, *(self.schema.shape[i] for i in axes))
         order = [1 + axes.index(i) for i in self.others]
-        return np.ascontiguousarray(cube.transpose([0, *order]).reshape(len(whole), -1))
+        return np.ascontiguousarray(cube.transpose([0, *order]).reshape(len(rows), -1))

@@ -207,8 +207,23 @@ class TreeProblem(LongProblem):
 def tree_problem(problem: Problem) -> TreeProblem | None:
     """The problem as one of a tree, if one long attribute is asked by levels that are one."""
     place = long_attribute(problem.workload, limits.LONG_VALUES)
-    asked = None if place is None else _asked_parts(problem, place, groups_of)
-    if place is None or asked is None:
+    return None if place is None else tree_along(problem, place)
+
+
+def short_tree_problem(problem: Problem) -> TreeProblem | None:
+    """The same for the attribute of most levels, however few values it has; None without any."""
+    workload = problem.workload
+    if len(workload.columns.matrices):
+        return None
+    by_levels = (i for i in range(len(workload.schema)) if not asked_by_value(workload, i))
+    trees = [tree for i in by_levels if (tree := tree_along(problem, i)) is not None]
+    return max(trees, key=lambda found: (found.tree.depth, found.tree.sizes[-1]), default=None)
+
+
+def tree_along(problem: Problem, place: int) -> TreeProblem | None:
+    """The problem as one of a tree along an attribute, if its levels are one."""
+    asked = _asked_parts(problem, place, groups_of)
+    if asked is None:
         return None
     attribute, columns = problem.workload.schema.attributes[place], problem.workload.columns
     everything = np.zeros(attribute.size, dtype=np.int64)

@@ -37,6 +37,7 @@ from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.free_split import alone
 from noiseplan.planning.limits import BETTER, EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
+from noiseplan.planning.long_problem import short_tree_problem
 from noiseplan.planning.noise_within import gaussian_within
 from noiseplan.planning.objectives import (
     ConvexLoss,
@@ -48,6 +49,8 @@ from noiseplan.planning.planners import (
     each_alone,
     laplace_choice,
     laplace_matrix,
+    level_plans,
+    long_plans,
     named,
     noise_on_rows,
     optimal,
@@ -234,6 +237,14 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     return f"not tried, {rows:,} rows" if too_many else found
 
 
+def _levels(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """Rows of its own for each level of an attribute that is asked by several."""
+    if not _family(problem).has_optimum or _at_the_optimum(best):
+        return None
+    whole = short_tree_problem(problem) if long_plans.tried(problem) else None
+    return None if whole is None else level_plans.solve(whole)
+
+
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The optimum where the rank is low, however many cells there are."""
     if not _family(problem).has_optimum or _at_the_optimum(best):
@@ -413,6 +424,7 @@ OF_ONE_QUERY: Final[Challengers] = (
     ("rows or cells of each table", _each_table),
 )
 CHALLENGERS: Final[Challengers] = (
+    (level_plans.LevelPlan.taken, _levels),
     ("optimal", _row_space),
     *OF_ONE_QUERY,
     ("a matrix of each table", _matrix_of_each),

@@ -271,8 +271,12 @@ class LevelPlan(AlongPlan):
 
     @cached_property
     def _rows(self) -> list[Array]:
-        """The same in numbers that are measured."""
-        return [self.problem.numbers.strategy(rows) for rows in self._written_out]
+        """The same in numbers that are measured: of cells told apart, and of no others."""
+        numbers, found = self.problem.numbers, []
+        for level, rows in enumerate(self._written_out):
+            told = self.level_problem.told_apart(level)
+            found.append(told.widened(numbers.strategy(told.columns(rows))))
+        return found
 
     @cached_property
     def _parts(self) -> list[Array]:

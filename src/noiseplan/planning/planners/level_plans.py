@@ -16,6 +16,7 @@ other each level makes every cell pay the same, so that every record does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -51,7 +52,7 @@ ROUNDS, WORTH_A_ROUND = 6, 1e-4
 # Parts of children, as whole numbers, of so many bits where sums leave room.
 PART_BITS: Final = 12
 # Steps of the weights at each power of a norm, and the least of them beside the largest.
-STEPS: Final = 6
+STEPS: Final = 10
 LEAST_WEIGHT: Final = 1e-12
 
 # Of every level, for every piece.
@@ -359,44 +360,54 @@ class Weighting:
     def best(self, start: Array | None = None, rounds: int = ROUNDS) -> Design:
         """The least Σ weight · variance that is found."""
         alike = self.plan.whole.alike
-        search = ComponentSearch(alike, np.ones(len(alike.copies)))
-        x = search.start() if start is None else start
-        design, least = None, np.inf
+        x = ComponentSearch(alike, np.ones(len(alike.copies))).start() if start is None else start
+        if self._even:
+            return self._in_turn(x, rounds, self._paid_together)
+        design = self._in_turn(x, rounds, self._levelled)
+        together = self._in_turn(design.x, 1, self._paid_together)
+        return min(design, together, key=self.value)
+
+    @cached_property
+    def _even(self) -> bool:
+        """Whether all nodes of a level are alike."""
+        return all(len(each) == 1 for each in self.plan.whole.alike.copies)
+
+    def _in_turn(
+        self, x: Array, rounds: int, make: Callable[[Components, float], tuple[Pieces, Array]]
+    ) -> Design:
+        """Rows of all levels for the tree as it is, and the tree for these rows, while it gains."""
+        alike, least = self.plan.whole.alike, np.inf
+        prices, designs = np.ones(len(alike.copies)), []
         for turn in range(rounds):
-            rows = self._levelled(search.at(x), ROUGH if turn == 0 else FINE)
-            x, components = search.best(self._counted(rows), x)
-            made = self._made(x, components, rows)
-            value = self.value(made)
-            worth = value < (1 - WORTH_A_ROUND) * least
-            if value < least:
-                design, least = made, value
-            if not worth:
+            components = ComponentSearch(alike, prices).at(x)
+            rows, prices = make(components, ROUGH if turn == 0 and rounds > 1 else FINE)
+            designs.append(self._made(x, components, rows))
+            x, components = ComponentSearch(alike, prices).best(self._counted(rows), x)
+            designs.append(self._made(x, components, rows))
+            value = min(map(self.value, designs[-2:]))
+            if value > (1 - WORTH_A_ROUND) * least:
                 break
-        assert design is not None
-        together = self._together(design)
-        return together if self.value(together) < least else design
+            least = value
+        return min(designs, key=self.value)
 
-    def _levelled(self, components: Components, tolerance: float) -> Pieces:
+    def _levelled(self, components: Components, tolerance: float) -> tuple[Pieces, Array]:
         """Rows of every level for which every cell pays the same, each level by itself."""
-        needed = self._needed(components)
-        return [self._precisions([level], np.ones(1), tolerance)[0][0] for level in needed]
+        needed, one = self._needed(components), np.ones(1)
+        rows = [self._precisions([level], one, tolerance)[0][0] for level in needed]
+        return rows, np.ones(len(rows))
 
-    def _together(self, design: Design) -> Design:
-        """All levels paid for together, by the prices of a record's path in the mean."""
-        alike, x, components = self.plan.whole.alike, design.x, design.components
-        made, least = design, self.value(design)
-        for _ in range(2):
-            prices = alike.copies[-1] @ components.path_prices() / alike.copies[-1].sum()
-            rows, weights = self._precisions(self._needed(components), prices, FINE)
-            found = self._made(x, components, rows)
-            value = self.value(found)
-            if value < least:
-                made, least = found, value
-            elif value > (1 + WORTH_A_ROUND) * least:
-                break
-            price = np.array([weights @ self.plan.level_problem.row_squares(r) for r in rows])
-            x, components = ComponentSearch(alike, price).best(self._counted(rows), x)
-        return made
+    def _paid_together(self, components: Components, tolerance: float) -> tuple[Pieces, Array]:
+        """Rows of all levels that are paid for together, by the prices of a path in the mean; and
+        what a unit of each costs the records that count."""
+        prices = self._path(components)
+        rows, weights = self._precisions(self._needed(components), prices, tolerance)
+        squares = [self.plan.level_problem.row_squares(level) for level in rows]
+        return rows, np.array([weights @ each for each in squares])
+
+    def _path(self, components: Components) -> Array:
+        """What records pay for each level, in the mean."""
+        often = self.plan.whole.alike.copies[-1]
+        return np.asarray(often @ components.path_prices() / often.sum())
 
     def _precisions(self, needed: Pieces, prices: Array, tolerance: float) -> tuple[Pieces, Array]:
         """Rows of levels and pieces that are paid for together, and the weights of the cells."""
@@ -476,14 +487,14 @@ class Weighting:
     def bound(self, x: Array) -> float:
         """What no mechanism has less of: exact where all nodes of a level are alike."""
         alike, asked = self.plan.whole.alike, self.plan.level_problem
-        if all(len(each) == 1 for each in alike.copies):
+        if self._even:
             return self._even_bound()
         search = ComponentSearch(alike, np.ones(len(alike.copies)))
         components = search.at(x)
-        rows = self._levelled(components, FINE)
+        rows, _ = self._levelled(components, FINE)
         leaves = search.record_weights(self._counted(rows), x)
-        prices = alike.copies[-1] @ components.path_prices() / alike.copies[-1].sum()
-        cells = self._precisions(self._needed(components), prices, FINE)[1] / asked.values
+        needed, prices = self._needed(components), self._path(components)
+        cells = self._precisions(needed, prices, FINE)[1] / asked.values
         norms = [
             n * norm_of_levels(TreeNorm(alike, leaves), self._by_kind(p), cells)
             for p, n in enumerate(asked.dimensions)

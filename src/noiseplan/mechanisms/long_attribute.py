@@ -39,12 +39,6 @@ class AlongAttribute(Mechanism):
 
     place: int
 
-    def require_comparable(self) -> None:
-        raise PlanError(
-            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
-            "series, and such plans are not compared or continued: release one of them on its own"
-        )
-
     @abstractmethod
     def _dearest(self) -> tuple[float, int]:
         """2ρ of the record that pays most, and how many numbers it was added up from."""
@@ -89,6 +83,12 @@ class LongMechanism(AlongAttribute):
 
     def floating(self) -> Mechanism:
         return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
+
+    def require_comparable(self) -> None:
+        raise PlanError(
+            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
+            "series, and such plans are not compared or continued: release one of them on its own"
+        )
 
     # ------------------------------------------------------------------ privacy
 

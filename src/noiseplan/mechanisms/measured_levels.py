@@ -93,6 +93,7 @@ class LevelsMechanism(AlongAttribute):
     """The tree of the attribute at `place`, the others that rows are over, and every level."""
 
     kind: ClassVar[str] = "levels"
+    undivided: ClassVar[str | None] = "one of the plans measures levels by rows of their own"
 
     schema: Schema
     place: int
@@ -146,12 +147,27 @@ class LevelsMechanism(AlongAttribute):
         return most, ceil(terms) + max(len(each.rows) for each in self.levels)
 
     def cost_matrix(self) -> Array:
-        cost = np.zeros((self.schema.size, self.schema.size))
+        rows = self.unit_rows()
+        return rows.T @ rows
+
+    # ------------------------------------------------------------------ written out
+
+    def unit_rows(self) -> Array:
+        found = []
         for level, own in enumerate(self.levels):
             along = self._rows_along(level)
-            over = (own.rows.T @ own.rows).reshape(*self._shape, *self._shape)
-            cost += self._over_cells(along.T @ along, over)
-        return cost
+            each = np.einsum("rx,jv->rjvx", own.rows, along)
+            found.append(each.reshape(-1, along.shape[1], own.rows.shape[1]))
+        return self._over_domain(np.concatenate(found))
+
+    def unit_values(self, measured: Measurements) -> Array:
+        pairs = zip(measured.values, self.levels, strict=True)
+        return np.concatenate([(each / np.sqrt(own.noise.size)).ravel() for each, own in pairs])
+
+    def measured_queries(self, most: int) -> list[Query]:
+        rows = self.unit_rows()
+        rows = rows / np.abs(rows).max(axis=1, keepdims=True)
+        return [Query(self.schema, list(self.schema.names), matrix=rows, name="what is measured")]
 
     def _rows_along(self, level: int) -> Array:
         """What nodes of a level with siblings ask of the values, over σ."""
@@ -161,28 +177,17 @@ class LevelsMechanism(AlongAttribute):
         below, node = self.siblings[level - 1], self.tree.node_of_value(level)
         mine = node == np.flatnonzero(below.kept)[:, None]
         beside = below.parent[node] == below.parent[below.kept][:, None]
-        rows: Array = (
-            mine * below.total[below.kept][:, None] - beside * below.parts[below.kept][:, None]
-        )
+        rows: Array = mine * below.total[below.kept][:, None]
+        rows = rows - beside * below.parts[below.kept][:, None]
         return np.asarray(rows / np.sqrt(below.sizes[below.kept])[:, None])
 
-    def _over_cells(self, along: Array, over: Array) -> Array:
-        """⊗ over all attributes, those that are not measured summed over."""
-        size, rank = self.schema.size, len(self.schema)
-        axes = [self.place, *self.others]
-        rest = [i for i in range(rank) if i not in axes]
-        width = len(self.others)
-        grid = np.multiply.outer(along, over)  # p, p', others, others'
-        order = [0, *range(2, 2 + width), 1, *range(2 + width, 2 + 2 * width)]
-        grid = grid.transpose(order).reshape([self.schema.shape[i] for i in axes] * 2)
-        ones = np.ones([self.schema.shape[i] for i in rest] * 2)
-        whole = np.multiply.outer(grid, ones)
-        one, left = len(axes), len(rest)
-        at = {i: j for j, i in enumerate(axes)} | {i: 2 * one + j for j, i in enumerate(rest)}
-        other = {i: one + j for j, i in enumerate(axes)}
-        other |= {i: 2 * one + left + j for j, i in enumerate(rest)}
-        turned = whole.transpose([at[i] for i in range(rank)] + [other[i] for i in range(rank)])
-        return np.asarray(turned.reshape(size, size))
+    def _over_domain(self, rows: Array) -> Array:
+        """Rows over values and cells of the others as rows over all cells of the schema."""
+        shape, axes = self.schema.shape, [self.place, *self.others]
+        cube = rows.reshape(-1, *(shape[i] for i in axes))
+        cube = cube.transpose([0, *(1 + axes.index(i) for i in sorted(axes))])
+        cube = cube.reshape(-1, *(n if i in axes else 1 for i, n in enumerate(shape)))
+        return np.array(np.broadcast_to(cube, (len(cube), *shape)).reshape(len(cube), -1))
 
     # ------------------------------------------------------------------ measuring
 

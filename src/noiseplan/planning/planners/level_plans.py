@@ -26,9 +26,11 @@ from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVarian
 from noiseplan.planning.planners.long_plans import POWERS, AlongPlan, size_bits
 from noiseplan.progress import progress
 
-# Cells of the other attributes that rows are written down over; classes of those that are not asked
-# by value alone, over which precisions are searched for; and counts by value and cell.
-MOST_CELLS, MOST_CLASSES, MOST_COUNTS = 4096, 400, 1 << 27
+# Cells of the other attributes that rows are written down over, and counts by value and cell.
+MOST_CELLS, MOST_COUNTS = 4096, 1 << 27
+# Seconds that are waited; a total takes so many for each level, piece and cube of classes, and a
+# search for single variances so many times as long.
+PATIENCE, SECONDS, FOR_SINGLE = 20.0, 8e-9, 8.0
 # Rows at a node whose single variances are looked at.
 MOST_ROWS: Final = 4096
 # Parts of children, as whole numbers, of so many bits where sums leave room.
@@ -66,11 +68,14 @@ class LevelPlan(AlongPlan):
         counts = asked.cells * self.problem.workload.schema.shape[self.whole.place]
         if counts > MOST_COUNTS or max(int(np.bincount(p).max()) for p in parents) > LARGEST_SUM:
             return f"not tried, {counts:,} counts"
-        if asked.classes.size > MOST_CLASSES:
-            return f"not tried, {asked.classes.size:,} classes of cells of the other attributes"
+        single = self._power > 1 or isinstance(self.problem.goal, ConvexLoss)
+        parts = len(asked.pieces) * len(self.whole.tree.sizes)
+        seconds = SECONDS * parts * asked.classes.size**3 * (FOR_SINGLE if single else 1.0)
+        if seconds > PATIENCE:
+            return f"not tried, about {seconds:,.0f} seconds"
         rows = max(query.rows for query in asked.questions)
-        single = self._power > 1 and rows > MOST_ROWS
-        return f"not tried, {rows:,} rows at a node" if single else None
+        many = self._power > 1 and rows > MOST_ROWS
+        return f"not tried, {rows:,} rows at a node" if many else None
 
     # ------------------------------------------------------------------ weights
 

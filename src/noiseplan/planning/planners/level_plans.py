@@ -25,6 +25,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.gram import Reduction
+from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_dense
 from noiseplan.mechanisms.leastsquares import LeastSquares
@@ -88,7 +89,10 @@ def solve(whole: TreeProblem) -> Candidate | str:
     if reason is not None:
         return reason
     plan = LevelPlan(whole)
-    return plan.untried or plan.candidate()
+    try:
+        return plan.untried or plan.candidate()
+    except UnanswerableError:  # next to nothing of it was worth measuring, and was lost by rounding
+        return "not tried for weights so far apart"
 
 
 @dataclass(frozen=True, eq=False)

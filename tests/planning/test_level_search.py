@@ -195,6 +195,27 @@ def test_an_even_tree_has_the_optimum_of_all_mechanisms() -> None:
 
 
 @pytest.mark.parametrize("name", TREES)
+def test_leaves_pay_what_the_others_on_their_way_leave(name: str) -> None:
+    """Cells that pay differently at each level: no record more than it may, and each as much."""
+    tree = tree_of(name)
+    alike, squares = Alike.of(tree), np.random.default_rng(6).uniform(0.5, 1.5, (tree.depth + 1, 5))
+    squares[0, 3] = 0.0
+    search = ComponentSearch(alike, np.ones(tree.depth + 1))
+    before = search.at(np.random.default_rng(7).normal(size=len(search.start())))
+    for most in (1.2, 1.6):
+        found = search.within(before, squares, most)
+        paid = np.array([e[tree.node_of_value(at)] for at, e in enumerate(spread(alike, found))])
+        dearest = (paid.T @ squares).max(axis=1)
+        assert dearest.max() == pytest.approx(most, rel=1e-9)
+        enough = (found.path_prices() >= 2e-3 * before.path_prices()).all(axis=1)
+        np.testing.assert_allclose(dearest[enough[alike.kind[-1]]], most, rtol=1e-9)
+        # As the best differences for what is paid now.
+        for level, components in enumerate(written_out(tree, spread(alike, found))):
+            for k, covariance in zip(found.variances[level], components, strict=True):
+                np.testing.assert_allclose(k[alike.kind[level]], np.diagonal(covariance), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", TREES)
 def test_weights_of_records_are_what_cheaper_ones_would_gain(name: str) -> None:
     """At the optimum, by the value where records of one leaf may cost a little more."""
     tree = tree_of(name)
@@ -288,7 +309,7 @@ def nuclear(
 
 
 def asked_at(alike: Alike, cells: int, seed: int, commuting: bool) -> list[tuple[list, np.ndarray]]:
-    """Of every level two Gram matrices, for some kinds of nodes the one and for others the other."""
+    """Of every level two Gram matrices, for some kinds of nodes the one, for others the other."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(cells, cells)))[0]
     found = []

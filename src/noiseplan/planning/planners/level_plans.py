@@ -11,7 +11,8 @@ turn, each for the others as they are:
 | weights of rows, where single variances count | rows of larger variance get more |
 
 On a tree whose nodes are all alike the levels are paid for together, which is the optimum; on any
-other each level makes every cell pay the same, so that every record does.
+other that is tried by the path of records in the mean, leaves paying what their own path leaves,
+beside levels that each make every cell pay the same, so that every record does.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, Level, LevelsMechanism
 from noiseplan.noise import Noise
 from noiseplan.optimize.level_bound import norm_of_levels
-from noiseplan.optimize.level_precisions import best_precisions
+from noiseplan.optimize.level_precisions import Precisions, best_precisions
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_components import Components, ComponentSearch, Counted
 from noiseplan.planning.candidate import Candidate
@@ -53,6 +54,8 @@ MOST_ROWS: Final = 4096
 ROUGH, FINE = 1e-2, 2e-4
 # Rounds of tree and precisions, and what another one must gain.
 ROUNDS, WORTH_A_ROUND = 6, 1e-4
+# What records pay at most, tried between the mean and the dearest.
+EVENED: Final = 6
 # Parts of children, as whole numbers, of so many bits where sums leave room.
 PART_BITS: Final = 12
 # Steps of the weights of rows at each power of a norm.
@@ -89,10 +92,14 @@ def solve(whole: TreeProblem) -> Candidate | str:
     if reason is not None:
         return reason
     plan = LevelPlan(whole)
+    if plan.untried is not None:
+        return plan.untried
+    made = plan.candidate()
     try:
-        return plan.untried or plan.candidate()
-    except UnanswerableError:  # next to nothing of it was worth measuring, and was lost by rounding
+        made.figures.require_answers(made.mechanism)
+    except UnanswerableError:  # what is hardly worth measuring was lost by rounding
         return "not tried for weights so far apart"
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -430,21 +437,34 @@ class Weighting:
         return together if self.value(together) < best else design
 
     def _together(self, design: Design) -> Design:
-        """All levels paid for together, by the prices of a record's path in the mean."""
-        copies, x, components = self.plan.whole.alike.copies, design.x, design.components
-        made = design
-        for _ in range(2):
-            path = components.path_prices()
-            prices = copies[-1] @ path / copies[-1].sum()
-            found = best_precisions(self._needed(components), prices, FINE)
-            made = self._made(x, components, found.rows)
-            if self.value(made) > (1 + WORTH_A_ROUND) * self.value(design):
-                return design
-            weights = found.weights
-            price = np.array([weights @ (rows**2).sum(axis=0) for rows in found.rows])
-            search = ComponentSearch(self.plan.whole.alike, price)
-            x, components = search.best(self._counted(found.rows), x)
-        return made
+        """All levels paid for together, once for the tree as it is and once for a better one."""
+        first, found = self._of_mean_path(design.x, design.components)
+        if self.value(first) > (1 + WORTH_A_ROUND) * self.value(design):
+            return design
+        price = np.array([found.weights @ (rows**2).sum(axis=0) for rows in found.rows])
+        search = ComponentSearch(self.plan.whole.alike, price)
+        second, _ = self._of_mean_path(*search.best(self._counted(found.rows), design.x))
+        return min(first, second, key=self.value)
+
+    def _of_mean_path(self, x: Array, components: Components) -> tuple[Design, Precisions]:
+        """The best precisions at the prices of a record's path in the mean."""
+        leaves = self.plan.whole.alike.copies[-1]
+        prices = leaves @ components.path_prices() / leaves.sum()
+        found = best_precisions(self._needed(components), prices, FINE)
+        return self._evened(self._made(x, components, found.rows)), found
+
+    def _evened(self, made: Design) -> Design:
+        """Leaves pay what their way leaves of what all may pay, from the mean to the dearest."""
+        levels = len(made.precisions)
+        search = ComponentSearch(self.plan.whole.alike, np.ones(levels))
+        squares = np.array([(rows**2).sum(axis=0) for rows in made.precisions])
+        best = made
+        for most in np.geomspace(1.0, made.cost, EVENED) if made.cost > 1 + WORTH_A_ROUND else ():
+            found = search.within(made.components, squares, float(most))
+            each = self._made(made.x, found, made.precisions)
+            if self.value(each) < self.value(best):
+                best = each
+        return best
 
     def _made(self, x: Array, components: Components, rows: list[Array]) -> Design:
         squares = np.array([(each**2).sum(axis=0) for each in rows])

@@ -184,6 +184,7 @@ def groups(of_value: np.ndarray) -> nz.Levels:
     return nz.Levels(of_value.tolist(), leaves=False, total=False)
 
 
+VALUE_OF_B = nz.Identity()
 MATRIX = np.random.default_rng(5).integers(-2, 3, (4, 2, VALUES, 3)).astype(float)
 SEX_BY_VALUE = np.zeros((2, 2, VALUES, 3))
 SEX_BY_VALUE[0, 1, 4], SEX_BY_VALUE[1, 0, [0, 2]] = 1.0, 2.5
@@ -588,6 +589,19 @@ def test_a_row_that_is_not_of_the_tree_is_refused_beside_a_large_one() -> None:
     matrix[0], matrix[1, 0, 1, 0] = 1e12, 1.0  # value 1 is in one node with value 3
     query = nz.Query(SCHEMA, ["a", "t", "b"], matrix=matrix.reshape(2, -1), name="within a node")
     with pytest.raises(UnanswerableError, match="within a node"):
+        mechanism.variance(query)
+
+
+@pytest.mark.parametrize("kind", ["within a node", "below a level"])
+def test_a_small_row_of_a_factor_is_refused_beside_a_large_one(kind: str) -> None:
+    """Along the tree too: one row of all values, and one that a level does not tell."""
+    fine = kind == "below a level"
+    tree = tree_of(EVERY, FINE, COARSE) if fine else tree_of(FINE, COARSE)
+    rows = [np.eye(6), np.eye(6), np.eye(6), SEX][: tree.depth + 1]
+    mechanism = LevelsMechanism(SCHEMA, PLACE, OTHERS, tree, levels_of(tree, rows), False)
+    along = np.vstack([np.full(VALUES, 1e12), np.eye(VALUES)[1]])  # 1 and 3 are in one node
+    query = nz.Query(SCHEMA, {"t": nz.Custom(along), "b": VALUE_OF_B}, name=kind)
+    with pytest.raises(UnanswerableError, match=kind):
         mechanism.variance(query)
 
 

@@ -75,15 +75,17 @@ class Siblings:
         own = self.spread * (1.0 - 2.0 * self.share)
         return np.asarray(own + self.share**2 * self.spread_sum[self.parent])
 
-    def price(self) -> tuple[Array, float]:
-        """What a record of each node pays for a unit column, and how many times larger the numbers
-        are that this was added up from."""
+    def price(self) -> Array:
+        """What a record of each node pays for a unit column: (s − t)²/d of its own number, and t²/d
+        of those of its siblings, which is what all of them pay less its own.
+
+        Each of the siblings of a node pays at least the sum that this is taken from, so that what
+        it loses by rounding is small beside what the dearest record pays.
+        """
         noisy = np.where(self.kept, self.sizes, np.inf)
-        squares = self.sums(self.parts**2 / noisy)[self.parent]
-        own = self.total * (self.total - 2.0 * self.parts) / noisy
-        found = np.where(self.kept, squares + own, 0.0)
-        larger = (squares + np.abs(own))[self.kept] / found[self.kept]
-        return found, float(larger.max(initial=1.0)) * int(np.bincount(self.parent).max())
+        squares = self.parts**2 / noisy
+        beside = np.maximum(self.sums(squares)[self.parent] - squares, 0.0)
+        return np.asarray((self.total - self.parts) ** 2 / noisy + beside)
 
     def differences(self, of_nodes: NDArray[np.number]) -> NDArray[np.number]:
         """s x_j − t_j x_p of the nodes with siblings, (nodes, cells): integers where all of these

@@ -20,7 +20,7 @@ siblings, level c adds
 times (B_cᵀB_c)⁺, and a are the weights of the level above. A record in cell x, on the path of
 nodes j, costs
 
-    Σ_c ‖B_c e_x‖² · ( s(s − 2t_j)/d_j + Σ_i t_i²/d_i ) .
+    Σ_c ‖B_c e_x‖² · ( (s − t_j)²/d_j + Σ_{i≠j} t_i²/d_i ) .
 
 This is the precision Σ_c Σ_p (s² (diag(1/t) − 11ᵀ/s)) ⊗ B_cᵀB_c: the block family with the tree
 outside and any precision of the other attributes at each level (docs/how-it-works.md).
@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil, prod
+from math import prod
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -134,17 +134,17 @@ class LevelsMechanism(AlongAttribute):
     # ------------------------------------------------------------------ privacy
 
     def _dearest(self) -> tuple[float, int]:
-        path, terms = np.array([[1.0 / self.levels[0].noise.one]]), 1.0
+        path, terms = np.array([[1.0 / self.levels[0].noise.one]]), 1
         for below in self.siblings:
-            price, more = below.price()
-            path, terms = np.column_stack([path[below.parent], price]), terms + more
+            path = np.column_stack([path[below.parent], below.price()])
+            terms += 2 * int(np.bincount(below.parent).max())
         squares = np.array([each.column_squares for each in self.levels])
         different = np.unique(path, axis=0)
         most = max(
             float((different[part] @ squares).max())
             for part in batches(len(different), squares.shape[1], BATCH_CELLS)
         )
-        return most, ceil(terms) + max(len(each.rows) for each in self.levels)
+        return most, terms + max(len(each.rows) for each in self.levels)
 
     def cost_matrix(self) -> Array:
         rows = self.unit_rows()
@@ -245,8 +245,8 @@ class LevelsMechanism(AlongAttribute):
         """Counts of the nodes of every level by some others, (nodes, cells)."""
         attributes = np.array([sorted((self.place, *told))], dtype=np.int64)
         counts = marginals(attributes)[0]
-        if self.exact:
-            counts = whole_counts(counts)
+        # As numbers, where integers might be more than 64 bits hold.
+        counts = whole_counts(counts) if self.exact else counts.astype(np.float64)
         counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
         return self.tree.up(counts.reshape(len(counts), -1), self.tree.depth + 1)
 

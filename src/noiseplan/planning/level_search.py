@@ -8,7 +8,8 @@ Two things are found in turn, each for the other as it is:
 | the precision of each level over the others | `optimize.level_precisions` |
 
 On a tree whose nodes are all alike the levels are paid for together, which is the optimum; on any
-other each level makes every cell pay the same, so that every record does.
+other that is tried by the path of records in the mean, leaves paying what their own path leaves,
+beside levels that each make every cell pay the same, so that every record does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -33,6 +35,8 @@ from noiseplan.planning.level_problem import LevelProblem
 ROUGH, FINE = 1e-2, 2e-4
 # Rounds of tree and precisions, and what another one must gain.
 ROUNDS, WORTH_A_ROUND = 6, 1e-4
+# What records pay at most, tried between the mean and the dearest.
+EVENED: Final = 6
 
 # Of every level, for every piece.
 Pieces = list[list[Array]]
@@ -71,7 +75,7 @@ class Weighting:
             return self._in_turn(x, rounds, self._paid_together)
         design = self._in_turn(x, rounds, self._levelled)
         together = self._in_turn(design.x, 1, self._paid_together)
-        return min(design, together, key=self.value)
+        return min(design, self._evened(together), key=self.value)
 
     @cached_property
     def _even(self) -> bool:
@@ -109,6 +113,16 @@ class Weighting:
         rows, weights = self._precisions(self._needed(components), prices, tolerance)
         squares = [self.problem.row_squares(level) for level in rows]
         return rows, np.array([weights @ each for each in squares])
+
+    def _evened(self, made: Design) -> Design:
+        """Leaves pay what their way leaves of what all may pay, from the mean to the dearest."""
+        search = ComponentSearch(self.problem.whole.alike, np.ones(len(made.rows)))
+        squares = np.array([self.problem.row_squares(level) for level in made.rows])
+        found = [made]
+        for most in np.geomspace(1.0, made.cost, EVENED) if made.cost > 1 + WORTH_A_ROUND else ():
+            components = search.within(made.components, squares, float(most))
+            found.append(self._made(made.x, components, made.rows))
+        return min(found, key=self.value)
 
     def _path(self, components: Components) -> Array:
         """What records pay for each level, in the mean."""

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Progress
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, Level, LevelsMechanism
@@ -43,7 +44,14 @@ LEAST_WEIGHT: Final = 1e-12
 def solve(whole: TreeProblem) -> Candidate | str:
     """The plan, or why there is none."""
     plan = LevelPlan(whole)
-    return plan.untried or plan.candidate()
+    if plan.untried is not None:
+        return plan.untried
+    made = plan.candidate()
+    try:
+        made.figures.require_answers(made.mechanism)
+    except UnanswerableError:  # what is hardly worth measuring was lost by rounding
+        return "not tried for weights so far apart"
+    return made
 
 
 class LevelPlan(AlongPlan):

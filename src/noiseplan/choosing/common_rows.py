@@ -127,7 +127,8 @@ def _bits(together: Together, plans: Sequence[Plan], solutions: Sequence[Solutio
 
 def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: int) -> Plan:
     aim = _aim(together, k, plan)
-    made = make_residual(aim, solution, plan.mechanism.noise.exact, least=False, bits=(bits,))
+    numbers = numbers_of(plan.mechanism.noise)
+    made = make_residual(aim, solution, numbers, least=False, bits=(bits,))
     cost = person_cost(made.privacy.pcost, plan.max_rows)
     privacy = replace(made.privacy, pcost=cost, whose=plan.privacy.whose)
     if privacy.pcost > plan.privacy.pcost:  # fail closed

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noiseplan.choosing.integer_cost_matrix import cost_of
-from noiseplan.choosing.loewner import root_rows
+from noiseplan.choosing.cost_matrices import cost_of
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.integer_cost_matrix import root_rows
 from noiseplan.release.release import Release
 
 # How far the first point is moved away from the walls x = 0, as a share of the mean count.

@@ -1,4 +1,5 @@
-"""The integer version of a residual plan: integer rows, rational variances, discrete noise.
+"""What is measured of a residual plan: integer rows, rational variances, discrete noise; or all as
+it was planned, where noise is continuous.
 
 Plain attributes are measured by nI − 11ᵀ instead of an orthogonal basis; every other U is scaled
 and rounded, and everything is recomputed from the rounded matrix. The measured rows are then
@@ -13,8 +14,9 @@ ResidualPlanner+ (arXiv 2305.08175), Algorithm 3, extended here to any U.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import log
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, log
 from typing import Final
 
 import numpy as np
@@ -33,9 +35,12 @@ from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import PNormVariance, WorstVariance
 from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.solve import Aim, Solution, group_inverses, role_bases, type_matrix
+from noiseplan.planning.workload_errors import ResidualFigures
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy.rounding import margin
 
+# How near the least cost that meets targets is found, and in how many steps at most.
+LEAST_GAP, LEAST_STEPS = 1e-6, 60
 BITS: Final = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
 # Rounding U may raise the objective by this much; the next number of bits is tried beyond it.
 # Where tables of 2³² records would not fit 64 bits any more, a little more is allowed: limbs are
@@ -53,8 +58,8 @@ FAINTEST: Final = 2.0**-8
 
 
 @dataclass(frozen=True, eq=False)
-class IntegerPlan:
-    """Integer U of the free roles, all bases, and σ² of each subset type in both units.
+class Measured:
+    """U of the free roles, all bases, and σ² of each subset type in both units.
 
     `sigma2` is the parameter of the noise on the numbers measured; `equivalent` the variance it
     amounts to with orthogonal bases on the plain attributes, which errors are computed from;
@@ -68,16 +73,22 @@ class IntegerPlan:
     equivalent: Array
     accounted: Array
     loss: float
-    bits: int
-    records: float  # the largest table whose residuals fit 64 bits; beyond, releases are slower
+    bits: int = 0
+    records: float = inf  # the largest table whose residuals fit 64 bits; beyond, they are slower
 
 
-def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -> IntegerPlan:
+def as_planned(solution: Solution) -> Measured:
+    """Rows as they are, with a hair more noise: no rounding of sums takes more."""
+    sigma2 = solution.sigma2 * (1 + 2 * margin(len(solution.sigma2)))
+    return Measured(solution.rows, solution.bases, solution.privacy, sigma2, sigma2, sigma2, 0.0)
+
+
+def to_integers(aim: Aim, solution: Solution, choices: Sequence[int] = BITS) -> Measured:
     """Round the bases, scale the noise to the budget, round it up; with the fewest bits that do.
 
     If none do, the plan that loses least among those whose noise can be drawn.
     """
-    best: IntegerPlan | None = None
+    best: Measured | None = None
     widest = max((u.shape[1] for u in solution.rows.values()), default=0)
     hopeless = HOPELESS_ALONE if widest >= LONG and alone(aim.design) else HOPELESS
     hopeful = [bits for bits in choices if 4**bits >= hopeless * widest] or choices[-1:]
@@ -113,6 +124,32 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
     return best
 
 
+def least_integers(aim: Aim, solution: Solution, plan: Measured) -> Measured:
+    """The integer plan at the least cost that meets the targets.
+
+    Rounding moves variances a little, and discrete noise of less than one count has less variance
+    than its parameter. So the cost is searched for: variances fall with it, like 1/cost or faster.
+    """
+    priority = aim.design.roles.type_priority
+    enough, too_little, best, cost = np.inf, 0.0, plan, aim.budget
+    for _ in range(LEAST_STEPS):
+        figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
+        reached = float(np.max(priority * figures.largest())) / solution.share.value
+        if reached <= 1:
+            enough, best = cost, plan
+        else:
+            too_little = cost
+        if reached <= 1 <= reached * (1 + LEAST_GAP) or enough <= too_little * (1 + LEAST_GAP):
+            break
+        cost *= max(reached, 0.5) * (1 + LEAST_GAP / 4)
+        if not too_little < cost < enough:
+            cost = np.sqrt(too_little * enough)
+        plan = to_integers(replace(aim, budget=cost), solution, (best.bits,))
+    if enough == np.inf:
+        raise PlanError("no integer plan was found that meets the targets: this is a bug")
+    return best
+
+
 @dataclass(frozen=True)
 class _Rounding:
     """One solution on its way to integers: its rows, its variances, and their value at cost one."""
@@ -123,7 +160,7 @@ class _Rounding:
     planned: sp.csr_array
     before: float
 
-    def to(self, bits: int) -> IntegerPlan:
+    def to(self, bits: int) -> Measured:
         """Rows of so many bits, and noise for the budget."""
         aim, solution = self.aim, self.solution
         design, budget = aim.design, aim.budget
@@ -148,9 +185,7 @@ class _Rounding:
         after = _value(aim, bases, found, equivalent) * budget
         loss = after / self.before - 1.0 if self.before > 0 else 0.0  # 0 if all is exact
         records = _records(design, bases, measured)
-        return IntegerPlan(
-            rows, bases, privacy, measured, equivalent, accounted, loss, bits, records
-        )
+        return Measured(rows, bases, privacy, measured, equivalent, accounted, loss, bits, records)
 
 
 def _value(aim: Aim, bases: dict[int, Basis], matrix: sp.csr_array, sigma2: Array) -> float:

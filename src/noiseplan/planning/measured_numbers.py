@@ -14,9 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.noise import Noise
+from noiseplan.optimize.integer_cost_matrix import RANK, root_rows, rows_in_integers
 from noiseplan.optimize.integer_rounding import integer_rows, integer_strategy, to_lattice
+from noiseplan.planning.integers import Measured, as_planned, least_integers, to_integers
+from noiseplan.planning.solve import Aim, Solution
 
 
 class Numbers(ABC):
@@ -25,6 +29,9 @@ class Numbers(ABC):
     exact: ClassVar[bool]
     # Whether rows over all cells determine every one of them after they were rounded.
     determines_cells: ClassVar[bool]
+    # Precisions left over that are smaller shares of the target's are not measured. Rounding may
+    # leave more than the first; then the next is tried.
+    negligible: ClassVar[tuple[float, ...]]
     # The basis of an attribute of which values alone count; and the same written down.
     basis: Callable[[int], Basis]
     matrix_basis: Callable[[int], MatrixBasis]
@@ -65,6 +72,25 @@ class Numbers(ABC):
     def unit(self, size: int) -> int:
         """How many times as long as those of an orthogonal basis its rows are."""
 
+    @abstractmethod
+    def measured(self, aim: Aim, solution: Solution, least: bool, bits: Sequence[int]) -> Measured:
+        """What is measured of a residual plan. `least`: targets must be met, whatever that costs.
+
+        `bits` are the sizes of integers to try, from the smallest.
+        """
+
+    @abstractmethod
+    def rows_of_cost(self, cost: Array, within: Array, room: Array | None) -> tuple[Array, float]:
+        """Rows A and σ² with AᵀA/σ² equal to a cost matrix that is not zero, or slightly below.
+
+        The row space lies in that of `within`; every cell may still pay its `room`.
+        """
+
+    @abstractmethod
+    def span(self, common: Callable[[], Mechanism]) -> Mechanism | None:
+        """What decides which queries such rows answer, where not they do; `common`: what all of
+        them are meant to measure."""
+
 
 @final
 class Integers(Numbers):
@@ -72,6 +98,7 @@ class Integers(Numbers):
 
     exact: ClassVar[bool] = True
     determines_cells: ClassVar[bool] = True
+    negligible: ClassVar[tuple[float, ...]] = (1e-6, 1e-5, 1e-4)
     basis = staticmethod(Basis.integer)
     matrix_basis = staticmethod(MatrixBasis.integer)
 
@@ -99,6 +126,16 @@ class Integers(Numbers):
     def unit(self, size: int) -> int:
         return size
 
+    def measured(self, aim: Aim, solution: Solution, least: bool, bits: Sequence[int]) -> Measured:
+        plan = to_integers(aim, solution, bits)
+        return least_integers(aim, solution, plan) if least and solution.share.value > 0 else plan
+
+    def rows_of_cost(self, cost: Array, within: Array, room: Array | None) -> tuple[Array, float]:
+        return rows_in_integers(cost, within, room)
+
+    def span(self, common: Callable[[], Mechanism]) -> Mechanism | None:
+        return common()  # rounded rows may measure every direction, most of them hardly
+
 
 @final
 class Reals(Numbers):
@@ -106,6 +143,7 @@ class Reals(Numbers):
 
     exact: ClassVar[bool] = False
     determines_cells: ClassVar[bool] = False
+    negligible: ClassVar[tuple[float, ...]] = (RANK, 1e-8, 1e-6)
     basis = staticmethod(Basis.orthogonal)
     matrix_basis = staticmethod(MatrixBasis.orthogonal)
 
@@ -132,6 +170,15 @@ class Reals(Numbers):
 
     def unit(self, size: int) -> int:
         return 1
+
+    def measured(self, aim: Aim, solution: Solution, least: bool, bits: Sequence[int]) -> Measured:
+        return as_planned(solution)
+
+    def rows_of_cost(self, cost: Array, within: Array, room: Array | None) -> tuple[Array, float]:
+        return np.ascontiguousarray(root_rows(cost)), 1.0
+
+    def span(self, common: Callable[[], Mechanism]) -> Mechanism | None:
+        return None
 
 
 INTEGERS: Final = Integers()

@@ -109,7 +109,7 @@ def made(problem: Problem, solution: Solution, blocks: bool = True) -> Candidate
         solution = _rescaled(solution, allowed)
     least, aim = problem.allowed is None, _aim(problem, allowed)
     bits = faithful_bits(problem.design) if problem.strategies else BITS
-    today = make_residual(aim, solution, problem.drawn.exact, least, bits)
+    today = make_residual(aim, solution, problem.numbers, least, bits)
     all_plain = not (problem.design.free or problem.design.joints)  # which need none
     if blocks and not all_plain and _by_blocks(problem):
         own = make_blocks(problem, aim, solution)

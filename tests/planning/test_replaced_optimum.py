@@ -12,7 +12,7 @@ import noiseplan as nz
 from depth import depth, seeds
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.optimize.record_pairs import replaced_optimum, replaced_worst
 from noiseplan.optimize.split_coordinates import Chart, Point

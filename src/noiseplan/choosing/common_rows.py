@@ -19,8 +19,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.planning.certificates import Stated
 from noiseplan.planning.free_split import optimise_total
-from noiseplan.planning.integers import to_integers
-from noiseplan.planning.measured_numbers import numbers_of
+from noiseplan.planning.measured_numbers import numbers_of, to_integers
 from noiseplan.planning.objectives import (
     PNormVariance,
     TotalVariance,
@@ -82,7 +81,7 @@ class Together:
         ]
         design = prepare(workload, np.concatenate(scaled))
         starts = np.cumsum([0, *(len(plan.workload) for plan in plans)])
-        first = np.unique(design.roles.type_of_query, return_index=True)[1]
+        first = design.roles.type_first
         number = np.searchsorted(starts, first, side="right") - 1
         return cls(design, number, np.concatenate(own)[first], starts)
 

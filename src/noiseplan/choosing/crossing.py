@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from noiseplan.choosing.common_and_rest import (
+    EXPLICIT_CELLS,
     LAST_OVER,
     common_rows_of,
     faint,
@@ -26,7 +27,6 @@ from noiseplan.choosing.common_and_rest import (
     rest_rows,
     times_over,
 )
-from noiseplan.choosing.cost_matrices import EXPLICIT_CELLS
 from noiseplan.choosing.loewner import intersection
 from noiseplan.choosing.mechanism_family import SAME, Family
 from noiseplan.errors import PlanError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from noiseplan.choosing.common_and_rest import ByMatrices
-from noiseplan.choosing.cost_matrices import EXPLICIT_CELLS, require_few_cells
+from noiseplan.choosing.common_and_rest import EXPLICIT_CELLS, ByMatrices, require_few_cells
 from noiseplan.choosing.crossing import ByCrossing
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently

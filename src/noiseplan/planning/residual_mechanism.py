@@ -16,8 +16,7 @@ from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.optimize.allocation import spend
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Residual
-from noiseplan.planning.integers import BITS
-from noiseplan.planning.measured_numbers import Numbers
+from noiseplan.planning.measured_numbers import BITS, Numbers
 from noiseplan.planning.solve import Aim, Solution, role_bases
 from noiseplan.planning.workload_errors import ResidualFigures
 from noiseplan.planning.workload_types import Design

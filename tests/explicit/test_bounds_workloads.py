@@ -15,12 +15,11 @@ import noiseplan as nz
 from depth import examples, seeds
 from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
+from noiseplan.optimize.accuracy import largest_error, root_mean_square
 from noiseplan.optimize.closed_forms import (
     DataCube,
     is_cyclic,
     is_exchangeable,
-    largest_error,
-    root_mean_square,
 )
 from noiseplan.optimize.gram_bounds import (
     Spectrum,

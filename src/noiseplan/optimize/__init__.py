@@ -16,7 +16,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 | `fitness` | the least cost that meets targets |
 | `convex_losses` | the least of any convex loss of variances, with its certificate |
 | `cost_profiles` | what each cell pays, the kindest of the optima, what is free |
-| `gram_bounds`, `closed_forms` | how hard a workload is, by formula too; α and β |
+| `gram_bounds`, `closed_forms`, `accuracy` | how hard a workload is, by formula too; α and β |
 | `allocation`, `laplace_allocation` | how to share a budget among what is measured |
 | `split_coordinates`, `p_identity` | coordinates of a split; the identity with a few rows more |
 | `integer_rounding`, `integer_cost_matrix` | rows in integers, and those of cost matrices |

@@ -11,7 +11,7 @@ For any λ the square of tr K^{1/2} bounds what any precision can reach at cost 
     H_i = Σ_k w_k h_{k,i} ∏_{j≠i} tr(h_{k,j}Ψ_j⁻¹) ,   λ_i(x_i) = Σ λ(x) ∏_{j≠i} u_jᵀΨ_ju_j .
 
 Where records are replaced pairs of them have the weights, and pay for their distance
-(`block_loads`): a form over cells takes the place of diag(λ).
+(below): a form over cells takes the place of diag(λ).
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.noise import Noise
-from noiseplan.optimize.closed_forms import DataCube, is_cyclic, is_exchangeable, root_mean_square
+from noiseplan.optimize.accuracy import root_mean_square
+from noiseplan.optimize.closed_forms import DataCube, is_cyclic, is_exchangeable
 from noiseplan.optimize.gram_bounds import (
     ALL_CHOICES_UP_TO,
     ALL_RANGES_UP_TO,

@@ -11,7 +11,7 @@ which is μ-GDP exactly and ρ-zCDP. Two laws turn it into (ε, δ):
 * `discrete_gaussian_*`: the curve of the continuous Gaussian for discrete noise added to integers.
 
 Rounding. `*_delta` and `*_epsilon` never return less than the truth, `gaussian_pcost` and
-`zcdp_rho` never more. Only `*_delta` needs an error analysis (in `_curves`): the others search for
+`zcdp_rho` never more. Only `*_delta` needs an error analysis (below): the others search for
 a float at which the rounded up δ meets the wanted one, and return one that was *seen* to do so.
 """
 

@@ -16,7 +16,7 @@ from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import DataError, NoiseplanError, PlanError, UnanswerableError
 from noiseplan.mechanisms import workload_rows
-from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import Noise

@@ -16,10 +16,10 @@ from serving import ENDLESS, Page, served
 
 from noiseplan.cli import main
 from noiseplan.data import example_study
-from noiseplan.studio import effects as module
-from noiseplan.studio.desk import Desk
+from noiseplan.studio import planned as module
 from noiseplan.studio.jobs import KEPT_JOBS, Jobs
 from noiseplan.studio.planned import MOST_TABLES, plan_view
+from noiseplan.studio.public_files import Desk
 from noiseplan.study import read_study
 
 WAGES = example_study("wages").read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.expressions import literal
-from noiseplan.counting.telling import UNREADABLE, refused
+from noiseplan.counting.refusals import UNREADABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema.encoding import is_missing
 from noiseplan.texts import UNSEEN

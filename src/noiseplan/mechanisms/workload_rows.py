@@ -26,7 +26,14 @@ from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError, setting
 from noiseplan.matrices import IdentityMatrix, Matrix
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.base import (
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    floats,
+    undetermined,
+)
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import (
     EXACT,
@@ -337,10 +344,7 @@ class WorkloadRowsMechanism(Mechanism):
                 f"for it in the workload"
             )
         if asked is None or not self._estimates.determines(asked):
-            raise UnanswerableError(
-                f"{query.name!r} is not determined by what the plan measures: add a query on "
-                f"{list(query.attributes)} with these rows to the workload"
-            )
+            raise undetermined(query, "what the plan measures")
         return asked
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:

@@ -17,7 +17,7 @@ by a power of h_j/(N μ_j^{q−1}); p = ∞ is the worst variance.
 
 References
 ----------
-`optimum` and `priced_covariance` have the same programs over all cells.
+`optimum` and `interior_point` have the same programs over all cells.
 """
 
 from __future__ import annotations

@@ -20,8 +20,14 @@ import scipy.sparse as sp
 from noiseplan.arrays import IntArray
 from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.block_loads import Load, PairLoad, RecordLoad, at_both
-from noiseplan.optimize.block_precision import ProductPoint, WholePoint
+from noiseplan.optimize.block_precision import (
+    Load,
+    PairLoad,
+    ProductPoint,
+    RecordLoad,
+    WholePoint,
+    at_both,
+)
 from noiseplan.planning.block_types import BlockType, BlockTypes, places_of
 
 Point = WholePoint | ProductPoint

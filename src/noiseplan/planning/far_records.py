@@ -23,9 +23,8 @@ from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_apply
 from noiseplan.mechanisms.far_pairs import MOST_PAIRS, least_before
 from noiseplan.optimize.split_coordinates import Chart, Point
-from noiseplan.planning.neighbours import subset_counts
 from noiseplan.planning.replaced_products import Descent, p_norm
-from noiseplan.planning.workload_types import Design
+from noiseplan.planning.workload_types import Design, subset_counts
 
 # Rising powers of the norm, pairs of records looked for anew before each, and steps of each.
 POWERS: Final = (16.0, 16.0, 50.0, 50.0, 150.0, 150.0, 500.0, 500.0, 1500.0, 1500.0)

@@ -12,7 +12,14 @@ from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.domain.gram import workload_gram
 from noiseplan.matrices import DenseMatrix, Matrix
 from noiseplan.matrices.base import Array, equal_columns
-from noiseplan.mechanisms.basis import ROUNDING
+from noiseplan.mechanisms.basis import ROUNDING, Basis
+from noiseplan.mechanisms.far_pairs import pair_costs
+from noiseplan.mechanisms.residual_cost import (
+    few_patterns,
+    one_by_one,
+    pattern_bound,
+    pattern_costs,
+)
 from noiseplan.planning.limits import GRAM_VALUES
 from noiseplan.planning.symmetry import Roles, find_roles
 from noiseplan.planning.variance_terms import Terms, build_terms, joint_roles
@@ -21,11 +28,10 @@ from noiseplan.queries import Workload
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What planning needs of the bases: R and m per pair, β per role, joint coefficients."""
+    """What variances are made of: R and m of the bases per pair, joint coefficients."""
 
     residual: Array
     mean: Array
-    sensitivity: Array
     joint: Array
 
 
@@ -111,8 +117,7 @@ class Design:
     @cached_property
     def type_rows(self) -> IntArray:
         """Rows of one query of each type."""
-        first = np.unique(self.roles.type_of_query, return_index=True)[1]
-        return self.workload.sizes[first]
+        return self.workload.sizes[self.roles.type_first]
 
     def pairs_of(self, role: int) -> IntArray:
         return np.flatnonzero(self.roles.pair_role == role)
@@ -126,12 +131,10 @@ class Design:
             if (gram := self.grams[pair]) is not None
         }
 
-    def moments(
-        self, inverses: dict[int, Array], betas: dict[int, float], products: dict[int, Array]
-    ) -> Moments:
+    def moments(self, inverses: dict[int, Array], products: dict[int, Array]) -> Moments:
         """R = ‖WV‖², m = ‖Wτ‖² from T = [τ | V] (over groups) of each free role and `products`.
 
-        Plain roles have ResidualPlanner's R = n − 1, m = 1/n, β = (n − 1)/n.
+        Plain roles have ResidualPlanner's R = n − 1, m = 1/n.
         """
         count = len(self.roles.pair_role)
         residual, mean = np.zeros(count), np.zeros(count)
@@ -156,12 +159,10 @@ class Design:
             for j in self.joints
             for inner in [self.joint_inverses(j, inverses)]
         ]
-        return Moments(
-            residual, mean, self.sensitivities(betas), np.concatenate([*joint, np.zeros(0)])
-        )
+        return Moments(residual, mean, np.concatenate([*joint, np.zeros(0)]))
 
     def sensitivities(self, betas: dict[int, float]) -> Array:
-        """β of each role: as given, or ResidualPlanner's."""
+        """β of each role: as given, or ResidualPlanner's (n − 1)/n."""
         sizes = [role.size for role in self.roles.roles]
         return np.array([betas.get(r, (n - 1) / n) for r, n in enumerate(sizes)])
 
@@ -287,3 +288,56 @@ def _reduced(joint: JointQuery, groups: tuple[IntArray, ...]) -> JointQuery:
         first = first_of(groups[role])
         tensor = np.take(tensor, first, axis=axis + 1)
     return JointQuery(np.ascontiguousarray(tensor), joint.roles, joint.number)
+
+
+# ---------------------------------------------------------------------- what it costs
+#
+# For each kind of neighbour. Adding or removing one record costs Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i:
+# one record attains every maximum. Replacing one by another is priced by the pairs of values that
+# stand for all others; where these are many, by the attributes on which two records agree, and
+# roles say how many of each kind do (`noiseplan.mechanisms.far_pairs`, `residual_cost`).
+
+
+def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Array:
+    """Patterns × subset types: the cost is the largest entry of this matrix times 1/σ²."""
+    added = design.privacy_weights(np.array([bases[r].sensitivity for r in range(len(bases))]))
+    if neighbours == "add-remove":
+        return added[None, :]
+    every = [bases[r] for r in range(len(bases))]
+    reach = np.array([[b.lowest, b.sensitivity, b.farthest] for b in every]).reshape(-1, 3)
+    members = np.array([len(role.members) for role in design.roles.roles])
+    counts = subset_counts(design)
+    rows = None if one_by_one(counts) else pair_costs(counts, members, every)
+    if rows is None:
+        rows = pattern_costs(counts, members, reach)
+    if rows is None:
+        return pattern_bound(counts.astype(np.float64), added, reach)[None, :]
+    return _undominated(rows)
+
+
+def cost_is_exact(design: Design, neighbours: str) -> bool:
+    """Whether every pattern of agreement is looked at, so that the cost is no mere upper bound."""
+    return (
+        neighbours == "add-remove"
+        or few_patterns([len(role.members) for role in design.roles.roles])
+        or measured_alone(design)
+    )
+
+
+def measured_alone(design: Design) -> bool:
+    """Whether every subset has one attribute at most."""
+    return one_by_one(subset_counts(design))
+
+
+def subset_counts(design: Design) -> IntArray:
+    """Subset types × roles: how many attributes of each."""
+    return np.asarray(design.terms.privacy_powers.toarray()).astype(np.int64)
+
+
+def _undominated(rows: Array) -> Array:
+    """Without rows that another row exceeds everywhere (a cheap sieve against the largest rows)."""
+    rows = np.unique(rows, axis=0)
+    for leader in rows[np.argsort(-rows.sum(axis=1))[:64]]:
+        below = (rows <= leader).all(axis=1) & (rows < leader).any(axis=1)
+        rows = rows[~below]
+    return rows

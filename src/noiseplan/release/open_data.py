@@ -14,7 +14,7 @@ import numpy as np
 from noiseplan.counting import Projectable, open_source
 from noiseplan.counting.counted_tables import Tables
 from noiseplan.counting.projectable import Countable
-from noiseplan.counting.telling import NO_RECORDS, TOO_MANY, reading, refused, showing
+from noiseplan.counting.refusals import NO_RECORDS, TOO_MANY, reading, refused, showing
 from noiseplan.errors import DataRefused, PlanError, remedy
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.price import NOTHING, Paid, require_price

@@ -79,7 +79,7 @@ def shown_rows(plan: Plan) -> list[TableKind]:
     """One row per kind of table, by the digits that are shown: equal ones in the workload's order,
     on any machine.
     """
-    first = np.unique(plan.design.roles.type_of_query, return_index=True)[1]
+    first = plan.design.roles.type_first
     shown = [float(f"{error:.4g}") for error in np.sqrt(_mean_variances(plan))]
     return _kinds(plan, np.lexsort((first, -np.array(shown))))
 
@@ -96,7 +96,7 @@ def _mean_variances(plan: Plan) -> Array:
 
 def _kinds(plan: Plan, order: IntArray) -> list[TableKind]:
     design, mean = plan.design, _mean_variances(plan)
-    first = np.unique(design.roles.type_of_query, return_index=True)[1]
+    first = design.roles.type_first
     return [
         {
             "table": plan.workload.query(int(first[t])).name,

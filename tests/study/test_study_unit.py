@@ -315,10 +315,9 @@ def test_forgetting_whose_records_they_are_is_refused_where_the_ledger_knows(fol
     plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
     on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
     records = {"age": [7] * 50, "who": [1] * 50}
-    plan.release(records, **on_record)  # nobody has said anything yet
     plan.release(records, person="who", **on_record)
     ledger = nz.Ledger(folder / "a.ledger")
-    assert [entry.owned for entry in ledger.entries()] == [False, True]
+    assert [entry.owned for entry in ledger.entries()] == [True]
     assert {entry.unit for entry in ledger.entries()} == {"person"}
     before = ledger.head()
     told = (
@@ -338,6 +337,37 @@ def test_forgetting_whose_records_they_are_is_refused_where_the_ledger_knows(fol
         main, ["release", str(folder / "study.toml"), str(folder / "homes.csv"), "-o", "out"]
     )
     assert result.exit_code == 1 and '[people] person = "id" in the study' in result.output
+
+
+def test_one_record_of_each_is_refused_where_records_of_nobody_were_counted(folder: Path) -> None:
+    """All records of a person had counted at the price of one: the sum would be no person's."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
+    ledger = nz.Ledger(folder / "a.ledger")
+    on_record = {"ledger": ledger, "dataset": "homes"}
+    records = {"age": [7] * 6, "who": [1, 1, 1, 2, 2, 3]}
+    plan.release(CountTensor(schema, [9] * 10), **on_record)  # whose these are, its maker knows
+    plan.release(records, **on_record)
+    assert [entry.of_nobody for entry in ledger.entries()] == [False, True]
+    before = ledger.head()
+    told = r"without saying whose they are \(entry \d.*change_budget\('homes', .*max_rows=…"
+    opened = open_source(records, schema, person="who")
+    for of_persons, data, how in (
+        (plan, records, {"person": "who"}),
+        (plan, opened, {}),
+        (plan.with_unit("person"), CountTensor(schema, [9] * 10), {}),
+    ):
+        with pytest.raises(PlanError, match=told):
+            of_persons.release(data, **how, **on_record)
+        assert not of_persons.check(data, **how, **on_record).ok
+    assert ledger.head() == before
+    for data in (records, CountTensor(schema, [9] * 10)):
+        plan.release(data, **on_record)
+    spent = ledger.balance("homes").spent.rho
+    ledger.change_budget("homes", nz.zCDP(1.0), reason="three at most", max_rows=3)
+    assert ledger.balance("homes").spent.rho == pytest.approx(9 * spent)
+    plan.release(records, person="who", **on_record)
+    ledger.verify()
 
 
 def test_records_of_nobody_are_admitted_at_the_price_of_all_that_one_person_has(
@@ -367,6 +397,10 @@ def test_records_by_hand_and_of_earlier_programs_close_nothing(folder: Path) -> 
     plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
     plan.release({"age": [7] * 50}, ledger=ledger, dataset="homes")
     assert not any(entry.owned for entry in ledger.entries())
+    ledger.open_dataset("early", nz.zCDP(1.0))
+    act = replace(act, dataset="early")  # which says nothing of whose records it counted
+    ledger._history.add(lambda _: act)
+    plan.release({"age": [7] * 2, "who": [1, 2]}, person="who", ledger=ledger, dataset="early")
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -338,12 +338,43 @@ def test_shares_of_queries_that_are_planned_alone(score: str) -> None:
             assert value(moved * costs.sum() / moved.sum()) >= at_best * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("noise", ["laplace", "discrete"])
+def test_queries_that_no_record_changes_take_no_share(score: str, noise: str) -> None:
+    """Where one record replaces another, the total and what is made of it are public."""
+    twice = nz.Query(WIDE, {"c": nz.Custom(np.outer([1.0, 2.0], np.ones(WIDE["c"].size)))})
+    public = nz.Workload([nz.Query(WIDE, []), twice])
+    how = {"neighbours": "replace", "objective": GOALS[score], "noise": noise}
+    found = [
+        each_alone.solve(Problem(asked, nz.PureDP(0.7), **how), automatic.solve, np.inf)
+        for asked in (TABLES, TABLES + public)
+    ]
+    assert all(isinstance(each, Candidate) for each in found)
+    alone, beside = (each.mechanism for each in found)
+    for query in TABLES:
+        assert beside.variance(query) == pytest.approx(alone.variance(query), rel=1e-6)
+    for query in public:
+        assert (beside.variance(query) < 1e-3).all()
+    assert beside.record_cost("replace") == pytest.approx(0.7)
+
+
 # 4,200 numbers of one table, and a few sums of another: too many for one fit.
 LARGE = nz.Schema.from_sizes({"a": 30, "b": 100, "c": 42})
 HALF = nz.Custom(np.kron(np.array([[1.0, 1, 0, 0], [0, 1, 1, 0]]), np.ones((1, 25))))
 TOO_MANY = nz.Workload(
     [nz.Query(LARGE, {"a": nz.Identity(), "b": HALF}), nz.Query(LARGE, ["b", "c"])]
 )
+
+
+def test_the_total_of_many_cells_is_public_where_records_are_replaced() -> None:
+    """Over so many that no two records are compared; it took 5 % of ε, and was told with noise."""
+    total = nz.Query(LARGE, [])
+    plan = nz.plan(TOO_MANY + nz.Workload([total]), budget=nz.PureDP(0.7), neighbours="replace")
+    assert isinstance(plan.mechanism, SideBySide)
+    assert plan.variance(total) < 1e-6
+    costs = sorted(each.record_cost("replace") for each in plan.mechanism.mechanisms)
+    assert costs[0] < 1e-6 and sum(costs) == pytest.approx(0.7)
+    assert min(each.record_cost("add-remove") for each in plan.mechanism.mechanisms) > 0.01
 
 
 @pytest.mark.parametrize("noise", ["laplace", "discrete"])

@@ -266,7 +266,14 @@ def test_publications_say_that_further_records_are_left_out(
     texts = []
     for name, records in (("few", 2), ("many", 90)):
         homes = {"age": [7] * records, "home": [1] * records}
-        plan.with_unit("household").release(homes, person="home").save(folder / name)
+        made = plan.with_unit("household").release(homes, person="home")
+        made.save(folder / name)
+        how_many = "one record" if rows == 1 else f"at most {rows} records"
+        for each in (made, nz.load(folder / name)):
+            assert (
+                f"\n  counted  of each household {how_many}, drawn at random; any others are left "
+                f"out, which no error or interval covers\n" in str(each)
+            )
         run("report", folder / name, "-o", folder / f"{name}.html")
         certified = (folder / name / "certificate.txt").read_text(encoding="utf-8")
         texts.append([line for line in certified.splitlines() if "record" in line])
@@ -275,7 +282,9 @@ def test_publications_say_that_further_records_are_left_out(
         assert told in certified and page.count(told) == 2  # beside the promise, and in it
         assert "intervals do not cover it" in certified and "do not cover it." in page
     assert texts[0] == texts[1]
-    plan.release(CountTensor(schema, [9] * 10)).save(folder / "counts")
+    counts = plan.release(CountTensor(schema, [9] * 10))
+    assert "left out" not in str(counts)
+    counts.save(folder / "counts")
     assert "left out" not in (folder / "counts" / "certificate.txt").read_text(encoding="utf-8")
 
 

@@ -37,8 +37,16 @@ def named_facts(release: Release) -> dict[str, str]:
         "privacy": _promise(plan),
         "noise": release.brand,
         "holds": f"{counted(plan.measured_numbers, 'noisy number')}; RMSE {plan.rmse:.4g}",
+        **({} if release.choice is None else {"counted": counted_words(plan)}),
         "ask": f"{_example(plan)}, .answer(query), .covariance(query, other)",
     }
+
+
+def counted_words(plan: Plan) -> str:
+    """Which records of each person were counted, and that no error covers the others."""
+    some = "one record" if plan.max_rows == 1 else f"at most {plan.max_rows} records"
+    others = "any others are left out, which no error or interval covers"
+    return f"of each {plan.unit} {some}, drawn at random; {others}"
 
 
 def _example(plan: Plan) -> str:

@@ -397,6 +397,28 @@ def test_records_of_nobody_are_admitted_at_the_price_of_all_that_one_person_has(
     assert ledger.balance("bounded").spent.rho - before == pytest.approx(9 * plan.privacy.rho)
 
 
+def test_advice_on_another_number_of_records_can_be_followed(folder: Path) -> None:
+    """A study without persons was told to add `max_rows` alone, which is no study."""
+    study, homes = folder / "study.toml", folder / "homes.csv"
+    persons = STUDY.replace('unit = "household"\n', "").replace("zcdp = 0.5", "zcdp = 0.01")
+    nobody = persons.partition("[people]")[0] + persons[persons.index("[ledger]") :]
+    advice = {
+        (persons, nobody): 'Write [people] person = "id" and max_rows = 3 in the study',
+        (nobody, persons): "Leave [people] out of the study",
+        (persons.replace("= 3", "= 1"), persons): "Write [people] max_rows = 1 in the study",
+    }
+    ledger = nz.Ledger(folder / "a.ledger")
+    for number, ((first, second), told) in enumerate(advice.items()):
+        dataset, name = f'dataset = "{number} homes"', f"{number} homes"
+        ledger.open_dataset(name, nz.zCDP(1.0))
+        for step, text in enumerate((first, second, first)):  # refused, then as it was advised
+            study.write_text(text.replace('dataset = "homes"', dataset), encoding="utf-8")
+            out = folder / f"{number}-{step}"
+            result = CliRunner().invoke(main, ["release", str(study), str(homes), "-o", str(out)])
+            assert (result.exit_code, told in result.output) == (int(step == 1), step == 1)
+        assert len(ledger.entries(name)) == 2
+
+
 def test_records_by_hand_and_of_earlier_programs_close_nothing(folder: Path) -> None:
     schema = nz.Schema.from_sizes({"age": 10})
     ledger = nz.Ledger(folder / "a.ledger")

@@ -207,11 +207,20 @@ def _exceeded(
     return BETWEEN.join(lines) + BETWEEN + _advice(asked, balance, max_rows, currency)
 
 
-def other_unit(asked: Reserved, balance: Balance) -> BudgetError:
-    """Why a release for so many records of a person is not charged beside those for others."""
+def other_unit(asked: Reserved, balance: Balance, of_nobody: bool = False) -> BudgetError:
+    """Why a release for so many records of a person is not charged beside those for others.
+
+    `of_nobody`: whether it was not said before whose records they were.
+    """
     priced, found = _unit(asked.records, asked.whose), balance.unit or "one record"
     rows, dataset = balance.max_rows, balance.dataset
-    advice = remedy("plan with rows", f"Plan with max_rows={rows}", rows)
+    planned = f"Plan with max_rows={rows}"
+    if of_nobody:  # one record of each person would be refused next
+        advice = remedy("plan for records", "Plan without max_rows, and release without person")
+    elif asked.records == 1:  # whose records they are may not have been said yet
+        advice = remedy("plan for people", planned, rows)
+    else:
+        advice = remedy("plan with rows", planned, rows)
     if balance.neighbours == "add-remove":
         bound = f"ledger.change_budget({dataset!r}, …, reason=…, max_rows=…)"
         advice += (

@@ -373,7 +373,8 @@ class Books:
         # Rows without the field are from before it was checked here.
         mixed = act.max_rows is not None and balance.max_rows not in (None, act.max_rows)
         if mixed and balance.bound is None:
-            raise other_unit(act, balance)
+            entries = self._entries_of(act.dataset)
+            raise other_unit(act, balance, any(entry.of_nobody for entry in entries))
         if act.follows is not None:
             self._check_following(act, act.follows)
         if not balance.fits(act.guarantee, act.records):

@@ -267,8 +267,11 @@ OF_ONE = {
     "the last of prefix sums": (nz.Query(S, ["c"]), 0),
     "differences of prefix sums": (nz.Query(S, ["a"]), 0),
     "a range": (nz.Query(S, {"a": nz.Custom([[0, 1, 1, 0]]), "c": nz.Custom([[1, -1]])}), 0),
-    "groups of levels": (nz.Query(S, {"a": nz.Custom([[1, 1, 0, 0]]), "d": WORKLOAD[2].factors["d"]}), 2),
-}  # fmt: skip
+    "groups of levels": (
+        nz.Query(S, {"a": nz.Custom([[1, 1, 0, 0]]), "d": WORKLOAD[2].factors["d"]}),
+        2,
+    ),
+}
 
 
 @pytest.mark.parametrize("case", OF_ONE)

@@ -68,7 +68,8 @@ def _shares(values: Array, exponent: float) -> Array:
     free = values == 0
     shares = np.maximum(values, LEAST_SHARE * values.max()) ** exponent * ~free
     shares /= shares.sum()
-    return np.where(free, FREE / max(free.sum(), 1), shares * (1 - FREE * free.any()))
+    paid = shares * (1 - FREE * free.any())
+    return np.asarray(np.where(free, FREE / max(free.sum(), 1), paid))
 
 
 def _queries(problem: Problem) -> Iterator[Problem]:

@@ -24,7 +24,13 @@ from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.queries.questions import named_query
 from noiseplan.release.answers import Answer, Answers
-from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
+from noiseplan.release.open_data import (
+    ReleaseOptions,
+    admitted,
+    opened,
+    refuse_too_many,
+    whose_records,
+)
 from noiseplan.release.provenance import Provenance
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -384,7 +390,8 @@ def make_release(
         admission.warn_of_nothing()
     measuring = progress("counting and measuring", plan.mechanism.steps)
     choice = getattr(source, "choice", None)
-    with admission.charged(choice is not None) as recorded, measuring as advance:
+    whose = whose_records(data, person)
+    with admission.charged(whose) as recorded, measuring as advance:
         measured = plan.mechanism.measure(source.marginals, admission.sampler, advance)
     made = Provenance.of(admission.sampler, recorded)
     return Release(plan, measured, made, source.origin, choice)

@@ -12,6 +12,7 @@ from noiseplan.privacy.guarantee import asked_for
 from noiseplan.queries import Identity
 from noiseplan.texts import counted
 from noiseplan.words import partition_plan, plan
+from noiseplan.words.privacy import counted_words
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan, TableKind
@@ -160,6 +161,7 @@ def named_facts(release: Release) -> dict[str, str]:
         "privacy": _promise(plan),
         "noise": release.brand,
         "holds": f"{counted(plan.measured_numbers, 'noisy number')}; RMSE {plan.rmse:.4g}",
+        **({} if release.choice is None else {"counted": counted_words(plan)}),
         "ask": f"{_example(plan)}, .answer(query), .covariance(query, other)",
     }
 

@@ -5,6 +5,9 @@ Alone at a cost of one query q has the value c_q, the norm of power p of its var
 
     s_q ∝ c_q^e ,    e = p/(dp + 1) ,    and it is (Σ c_q^e)^(1/e) .
 
+A query that no record changes, as the total where one record replaces another, costs nothing: its
+c_q is zero, and what rounding adds to its cost is a share of `FREE` with noise near none.
+
 Queries have nothing in common then but what several of them determine (`side_by_side`), so that
 this is worth something where all together are too many to be planned as one.
 """
@@ -36,6 +39,8 @@ Solve = Callable[[Problem], Candidate]
 MOST_QUERIES: Final = 100
 # Of the budget that is left for the rounding of sums; and the least share of the largest.
 ROOM, LEAST_SHARE = 1e-9, 1e-6
+# The share of all queries that no record changes, and below which of the budget a cost is rounding.
+FREE, ROUNDING = 1e-7, 1e-9
 
 
 def solve(problem: Problem, alone: Solve, hopeless: float) -> Candidate | str:
@@ -51,10 +56,20 @@ def solve(problem: Problem, alone: Solve, hopeless: float) -> Candidate | str:
             values = np.array([each.value for each in found])
             if (values**exponent).sum() ** (1 / exponent) > hopeless:
                 return WORSE
-        shares = np.maximum(values, LEAST_SHARE * values.max()) ** exponent
-        return _beside(problem, found, shares / shares.sum(), alone)
+        if not values.any():
+            return UNMEASURED
+        return _beside(problem, found, _shares(values, exponent), alone)
     except PlanError:  # nothing differs between records, or noise too large to be drawn
         return UNMEASURED
+
+
+def _shares(values: Array, exponent: float) -> Array:
+    """Of the budget, for queries that come to these values alone; zero is what costs nothing."""
+    free = values == 0
+    shares = np.maximum(values, LEAST_SHARE * values.max()) ** exponent * ~free
+    shares /= shares.sum()
+    paid = shares * (1 - FREE * free.any())
+    return np.asarray(np.where(free, FREE / max(free.sum(), 1), paid))
 
 
 def _queries(problem: Problem) -> Iterator[Problem]:
@@ -90,8 +105,10 @@ class _Alone:
 
     @property
     def value(self) -> float:
-        """At a cost of one, as targets are compared anyway."""
+        """At a cost of one, as targets are compared anyway; zero where it costs nothing."""
         asked = self.problem
+        if self.found.mechanism.record_cost(asked.neighbours) <= ROUNDING * asked.epsilon:
+            return 0.0
         scale = asked.at_one if asked.priorities is None else 1.0
         return scale * reached(asked, self.found)
 

@@ -74,7 +74,8 @@ def untried(whole: TreeProblem) -> str | None:
     values = whole.problem.workload.schema.shape[whole.place]
     if cells * values > MOST_COUNTS:
         return f"not tried, {cells * values:,} counts"
-    if max(int(np.bincount(parent).max()) for parent in whole.tree.parents) > LARGEST_SUM:
+    # Parts of children that are not alike take half of the sum, and each of them at least one.
+    if max(int(np.bincount(parent).max()) for parent in whole.tree.parents) > LARGEST_SUM // 2:
         return "not tried for so many values in one group"
     return None
 

@@ -74,8 +74,11 @@ class LevelPlan(AlongPlan):
         if asked.cells > MOST_CELLS or len(asked.pieces) > MOST_PIECES:
             return f"not tried, {asked.cells:,} cells of the other attributes"
         counts = asked.cells * self.problem.workload.schema.shape[self.whole.place]
-        if counts > MOST_COUNTS or max(int(np.bincount(p).max()) for p in parents) > LARGEST_SUM:
+        if counts > MOST_COUNTS:
             return f"not tried, {counts:,} counts"
+        # Parts of children that are not alike take half of the sum, and each of them at least one.
+        if max(int(np.bincount(p).max()) for p in parents) > LARGEST_SUM // 2:
+            return "not tried for so many values in one group"
         single = self._power > 1 or isinstance(self.problem.goal, ConvexLoss)
         parts = len(asked.pieces) * len(self.whole.tree.sizes)
         seconds = SECONDS * parts * asked.classes.size**3 * (FOR_SINGLE if single else 1.0)

@@ -67,13 +67,12 @@ def subset_slopes(
     """V of every subset type, and the gradient of a function of it with given slopes at V."""
     terms = design.terms
     coefficients = terms.coefficients(moments.residual, moments.mean, moments.joint)
-    weighted = coefficients * design.type_weight[terms.query]
+    weight = design.type_weight[terms.query]
+    weighted = coefficients * weight
     variance = terms.by_subset(weighted)
-    slope = slope_of(variance)
-    by_residual, by_mean = terms.gradient(
-        slope[terms.subset] * weighted, moments.residual, moments.mean
-    )
-    by_joint = (slope[terms.subset] * design.type_weight[terms.query])[terms.joint]
+    slope = slope_of(variance)[terms.subset]
+    by_residual, by_mean = terms.gradient(slope * weighted, moments.residual, moments.mean)
+    by_joint = (slope * weight)[terms.joint]
     return variance, by_residual, by_mean, by_joint
 
 

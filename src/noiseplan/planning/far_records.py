@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, distinct_rows
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_apply
 from noiseplan.mechanisms.far_pairs import MOST_PAIRS, least_before
@@ -55,9 +55,8 @@ def lengthened(design: Design, rows: dict[int, Array], sigma2: Array) -> dict[in
         grams = records.grams(chart.points(x[count:]))
         precision = np.zeros(len(noisy))
         precision[noisy] = np.exp(-x[:count])
-        found = np.unique(
-            np.concatenate([found, records.far(grams, precision, SLACK / power)]), axis=0
-        )
+        found = np.concatenate([found, records.far(grams, precision, SLACK / power)])
+        found = found[distinct_rows(found.reshape(len(found), -1))[0]]
         x = Descent(design, chart, SomePairs(records, found), noisy, power).run(x, STEPS)
     longest = {r: p.rows for r, p in chart.points(x[count:]).items()}
     return {r: u / np.sqrt((u**2).sum(axis=0).max()) for r, u in longest.items()}
@@ -143,8 +142,8 @@ class _Records:
         differ = codes[0] != codes[1]
         at = differ.argmax(axis=1)[:, None]
         ahead = np.take_along_axis(codes[0] <= codes[1], at, axis=1)
-        chosen = np.unique(np.where(ahead, codes[0], codes[1]), axis=0)
-        return np.stack(np.divmod(chosen, wide), axis=1)
+        chosen = np.where(ahead, codes[0], codes[1])
+        return np.stack(np.divmod(chosen[distinct_rows(chosen)[0]], wide), axis=1)
 
 
 def _far_apart(gram: Array, margin: float) -> IntArray:

@@ -216,7 +216,7 @@ def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
     objective."""
     n = design.group_count(role)
     gram = np.zeros((n, n))
-    for pair in design.pairs_of(role):
+    for pair in design.pairs_of[role]:
         factor = design.grams[pair]
         if factor is not None:
             gram += by_residual[pair] * factor

@@ -114,11 +114,8 @@ class Design:
         first = np.unique(self.roles.type_of_query, return_index=True)[1]
         return self.workload.sizes[first]
 
-    def pairs_of(self, role: int) -> list[int]:
-        return self._pairs[role]
-
     @cached_property
-    def _pairs(self) -> list[list[int]]:
+    def pairs_of(self) -> list[list[int]]:
         """The pairs of each role; asked for at every step of a search."""
         return [
             np.flatnonzero(self.roles.pair_role == r).tolist() for r in range(len(self.roles.roles))
@@ -134,7 +131,7 @@ class Design:
         return {
             pair: gram @ inverses[r]
             for r in inverses
-            for pair in self.pairs_of(r)
+            for pair in self.pairs_of[r]
             if (gram := self.grams[pair]) is not None
         }
 
@@ -150,7 +147,7 @@ class Design:
         lengths = {r: np.einsum("ij,ij->j", t, t) for r, t in inverses.items()}
         for r, role in enumerate(self.roles.roles):
             n = role.size
-            for pair in self.pairs_of(r):
+            for pair in self.pairs_of[r]:
                 gram = self.grams[pair]
                 if pair in products:
                     squares = np.einsum("ij,ij->j", inverses[r], products[pair])

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,13 @@ query = "section"
 [budget]
 zcdp = 0.5
 """
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A studio that starts processes ahead, as users have it."""
+    with served(tmp_path_factory.mktemp("studio"), jobs=Jobs()) as found:
+        yield found
 
 
 def by_command_line(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:

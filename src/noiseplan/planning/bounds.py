@@ -226,7 +226,7 @@ def _attributes(
     plain, factors = {}, {}
     for r, role in enumerate(design.roles.roles):
         if role.plain:
-            plain[r] = plain_heads([int(p) for p in design.pairs_of(r)], role.size)
+            plain[r] = plain_heads(design.pairs_of[r], role.size)
         else:
             uniform = np.bincount(design.groups[r]) / role.size  # over values, so by members
             factors[r] = PricedFactors(design, r, records.get(r, uniform))

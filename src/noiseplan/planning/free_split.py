@@ -73,13 +73,12 @@ def subset_slopes(
     """V of every subset type, and the gradient of a function of it with given slopes at V."""
     terms = design.terms
     coefficients = terms.coefficients(moments.residual, moments.mean, moments.joint)
-    weighted = coefficients * design.type_weight[terms.query]
+    weight = design.type_weight[terms.query]
+    weighted = coefficients * weight
     variance = terms.by_subset(weighted)
-    slope = slope_of(variance)
-    by_residual, by_mean = terms.gradient(
-        slope[terms.subset] * weighted, moments.residual, moments.mean
-    )
-    by_joint = (slope[terms.subset] * design.type_weight[terms.query])[terms.joint]
+    slope = slope_of(variance)[terms.subset]
+    by_residual, by_mean = terms.gradient(slope * weighted, moments.residual, moments.mean)
+    by_joint = (slope * weight)[terms.joint]
     return variance, by_residual, by_mean, by_joint
 
 
@@ -221,7 +220,7 @@ def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
     objective."""
     n = design.group_count(role)
     gram = np.zeros((n, n))
-    for pair in design.pairs_of(role):
+    for pair in design.pairs_of[role]:
         factor = design.grams[pair]
         if factor is not None:
             gram += by_residual[pair] * factor

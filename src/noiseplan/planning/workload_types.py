@@ -119,15 +119,24 @@ class Design:
         """Rows of one query of each type."""
         return self.workload.sizes[self.roles.type_first]
 
-    def pairs_of(self, role: int) -> IntArray:
-        return np.flatnonzero(self.roles.pair_role == role)
+    @cached_property
+    def pairs_of(self) -> list[list[int]]:
+        """The pairs of each role; asked for at every step of a search."""
+        return [
+            np.flatnonzero(self.roles.pair_role == r).tolist() for r in range(len(self.roles.roles))
+        ]
+
+    @cached_property
+    def _traces(self) -> list[float]:
+        """tr(WᵀW) of each pair that has a Gram matrix."""
+        return [0.0 if gram is None else float(np.trace(gram)) for gram in self.grams]
 
     def products(self, inverses: dict[int, Array]) -> dict[int, Array]:
         """WᵀW T of each pair on a free role: moments and their gradients are made of it."""
         return {
-            int(pair): gram @ inverses[r]
+            pair: gram @ inverses[r]
             for r in inverses
-            for pair in self.pairs_of(r)
+            for pair in self.pairs_of[r]
             if (gram := self.grams[pair]) is not None
         }
 
@@ -138,16 +147,17 @@ class Design:
         """
         count = len(self.roles.pair_role)
         residual, mean = np.zeros(count), np.zeros(count)
+        lengths = {r: np.einsum("ij,ij->j", t, t) for r, t in inverses.items()}
         for r, role in enumerate(self.roles.roles):
             n = role.size
-            for pair in self.pairs_of(r):
+            for pair in self.pairs_of[r]:
                 gram = self.grams[pair]
-                if int(pair) in products:
-                    squares = np.einsum("ij,ij->j", inverses[r], products[int(pair)])
-                    size = np.einsum("ij,ij->j", inverses[r], inverses[r]) * np.trace(gram)
-                    mean[pair] = without_rounding(squares[0], size[0])
-                    if int(pair) not in self.constant:
-                        residual[pair] = without_rounding(squares[1:].sum(), size[1:].sum())
+                if pair in products:
+                    squares = np.einsum("ij,ij->j", inverses[r], products[pair])
+                    size = lengths[r] * self._traces[pair]
+                    mean[pair] = _not_rounded(squares[0], size[0])
+                    if pair not in self.constant:
+                        residual[pair] = _not_rounded(squares[1:].sum(), size[1:].sum())
                 elif role.plain:
                     mean[pair], residual[pair] = 1.0 / n, n - 1.0
                 elif gram is not None:  # one group only: nothing but the sum is ever asked
@@ -182,6 +192,11 @@ class Design:
 def without_rounding(square: Array, scale: Array) -> Array:
     """Zero where a squared norm is no more than rounding can make of factors of that size."""
     return np.where(square <= ROUNDING * scale, 0.0, square)
+
+
+def _not_rounded(square: float, scale: float) -> float:
+    """The same of single numbers."""
+    return 0.0 if square <= ROUNDING * scale else square
 
 
 def _joint_scale(joint: JointQuery, inverses: list[Array]) -> Array:

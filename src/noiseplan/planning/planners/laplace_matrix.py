@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, distinct_rows
 from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
@@ -189,9 +189,7 @@ def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
     scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
     # Of its own size: what a light query tells apart must not vanish beside a heavy one.
     unit = np.column_stack([gram / scale / scale[:, None], scale / scale.max()])
-    rounded = np.round(unit, TOLD_DIGITS) + 0.0
-    first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
-    return first, kind.reshape(-1)
+    return distinct_rows(np.round(unit, TOLD_DIGITS))
 
 
 def rows_of(candidate: Candidate) -> Array:

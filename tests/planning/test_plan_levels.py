@@ -384,3 +384,34 @@ def test_medians_of_long_levels() -> None:
     found = by_size(9_000).quantile("t", 0.25, by={"g": nz.Custom([[1, 1, 0, 0], [1, 1, 1, 1]])})
     assert (np.abs(found.estimate - 2_249) < 3 * (found.upper - found.lower)).all()
     assert (found.upper - found.lower < 400).all()
+
+
+def test_attributes_asked_by_value_are_levels_too() -> None:
+    """Values are alike, so that the optimum is one of two levels and of pieces of the others."""
+    schema = nz.Schema.from_sizes({"origin": 4, "age": 12, "sex": 2, "region": 6})
+    bands = nz.Levels(4, leaves=False, total=False)
+    asked: list[dict[str, Any]] = [
+        {"region": VALUE, "age": nz.Prefix()},
+        {"age": VALUE, "origin": VALUE, "sex": VALUE},
+        {"region": VALUE, "origin": VALUE, "age": bands},
+        {"age": nz.Ranges()},
+    ]
+    workload = nz.Workload([nz.Query(schema, each) for each in asked]).weighted("tables")
+    plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
+    best = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="optimal")
+    assert isinstance(plan.mechanism, LevelsMechanism)
+    assert plan.mechanism.place == schema.index("region")
+    assert best.certify().bound <= plan.total_variance <= 1.0005 * best.total_variance
+    assert plan.lower_bound <= best.total_variance * (1 + 1e-9)
+    residual = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="residual")
+    assert plan.total_variance < 0.99 * residual.total_variance
+
+
+def test_short_attributes_of_many_cells_beside_them_are_not_looked_at() -> None:
+    """Where no attribute leaves few cells of the others, none is taken apart."""
+    schema = nz.Schema.from_sizes({"a": 100, "b": 100, "c": 100})
+    pairs = [{"a": VALUE, "b": nz.Prefix()}, {"b": VALUE, "c": nz.Levels(10)}, {"c": nz.Prefix()}]
+    workload = nz.Workload([nz.Query(schema, each) for each in pairs])
+    with mock.patch.object(level_plans, "solve", side_effect=AssertionError("looked at")):
+        plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
+    assert "levels" not in dict(plan.considered)

@@ -241,7 +241,8 @@ def _levels(problem: Problem, best: Candidate) -> Candidate | str | None:
     """Rows of its own for each level of an attribute that is asked by several."""
     if not _family(problem).has_optimum or _at_the_optimum(best):
         return None
-    whole = short_tree_problem(problem) if long_plans.tried(problem) else None
+    fits = long_plans.tried(problem) and level_plans.fits(problem)
+    whole = short_tree_problem(problem) if fits else None
     return None if whole is None else level_plans.solve(whole)
 
 

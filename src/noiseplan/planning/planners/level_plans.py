@@ -9,6 +9,7 @@ the weights are moved: rows of larger variance get more.
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -25,10 +26,13 @@ from noiseplan.planning.level_search import Design, Weighting
 from noiseplan.planning.long_problem import TreeProblem
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVariance
 from noiseplan.planning.planners.long_plans import POWERS, AlongPlan, size_bits
+from noiseplan.planning.problem import Problem
 from noiseplan.progress import progress
 
 # Cells of the other attributes that rows are written down over, and counts by value and cell.
 MOST_CELLS, MOST_COUNTS = 4096, 1 << 27
+# Queries that are looked at one by one, and numbers of all Gram matrices over the others.
+MOST_QUERIES, MOST_NUMBERS = 1000, 1 << 26
 # Seconds that are waited; a total takes so many for each level, piece and cube of classes, and a
 # search for single variances so many times as long.
 PATIENCE, SECONDS, FOR_SINGLE = 20.0, 8e-9, 8.0
@@ -39,6 +43,14 @@ PART_BITS: Final = 12
 # Steps of the weights at each power of a norm, and the least of them beside the largest.
 STEPS: Final = 10
 LEAST_WEIGHT: Final = 1e-12
+
+
+def fits(problem: Problem) -> bool:
+    """Whether any attribute leaves few enough cells of the others: found without a look at one."""
+    roles = problem.design.roles.of_attribute
+    sizes = [n for n, role in zip(problem.workload.schema.shape, roles, strict=True) if role >= 0]
+    few = len(problem.workload) <= MOST_QUERIES
+    return few and prod(sizes) <= MOST_CELLS * max(sizes, default=1)
 
 
 def solve(whole: TreeProblem) -> Candidate | str:
@@ -73,6 +85,9 @@ class LevelPlan(AlongPlan):
             return "not tried where all levels ask the same"
         if asked.cells > MOST_CELLS or len(asked.pieces) > MOST_PIECES:
             return f"not tried, {asked.cells:,} cells of the other attributes"
+        numbers = len(asked.questions) * asked.rest_cells**2
+        if len(self.whole.levels) > MOST_QUERIES or numbers > MOST_NUMBERS:
+            return f"not tried, {len(self.whole.levels):,} queries"
         counts = asked.cells * self.problem.workload.schema.shape[self.whole.place]
         if counts > MOST_COUNTS:
             return f"not tried, {counts:,} counts"

@@ -237,13 +237,14 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     return f"not tried, {rows:,} rows" if too_many else found
 
 
-def _levels(problem: Problem, best: Candidate) -> Candidate | str | None:
+def _levels(problem: Problem, best: Candidate) -> Candidate | None:
     """Rows of its own for each level of an attribute that is asked by several."""
     if not _family(problem).has_optimum or _at_the_optimum(best):
         return None
     fits = long_plans.tried(problem) and level_plans.fits(problem)
     whole = short_tree_problem(problem) if fits else None
-    return None if whole is None else level_plans.solve(whole)
+    found = None if whole is None else level_plans.solve(whole)
+    return found if isinstance(found, Candidate) else None  # most have no levels to speak of
 
 
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:

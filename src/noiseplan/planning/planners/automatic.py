@@ -244,7 +244,10 @@ def _levels(problem: Problem, best: Candidate) -> Candidate | None:
     fits = long_plans.tried(problem) and level_plans.fits(problem)
     whole = short_tree_problem(problem) if fits else None
     found = None if whole is None else level_plans.solve(whole)
-    return found if isinstance(found, Candidate) else None  # most have no levels to speak of
+    if not isinstance(found, Candidate):
+        return None
+    # Most attributes have no levels to speak of: these are mentioned where they are better.
+    return found if reached(problem, found) < WORTH_IT * reached(problem, best) else None
 
 
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:

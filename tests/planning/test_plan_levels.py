@@ -179,6 +179,31 @@ def test_a_cell_of_missing_values_costs_next_to_nothing() -> None:
     assert found[1] <= 1.02 * found[0]
 
 
+@pytest.mark.usefixtures("short_trees")
+@pytest.mark.parametrize("planner", ["auto", "residual"])
+@pytest.mark.parametrize("own", [[0, 1, 2, 3], [0, 0, 1, 2]])
+def test_values_that_look_like_the_cell_of_missing_ones_are_planned_for(
+    own: list[int], planner: str
+) -> None:
+    """A group of one value is a node as that cell is, which the query leaves out."""
+    schema = nz.Schema(
+        {"geo": nz.Ordinal(range(4), missing="unknown"), "age": nz.Ordinal(range(3))}
+    )
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"geo": groups(np.array(own)), "age": nz.Prefix()}),
+            nz.Query(schema, {"age": nz.Custom([[1, 1, 0]])}),
+        ]
+    )
+    how: dict[str, Any] = {"budget": BUDGET, "noise": "gaussian"}
+    plan = nz.plan(workload, planner=planner, **how)
+    assert isinstance(plan.mechanism, LevelsMechanism if planner == "auto" else TreeMechanism)
+    best = nz.plan(workload, planner="optimal", **how)
+    assert best.total_variance * 0.999 <= plan.total_variance <= best.total_variance * 1.1
+    # Half of the bound was lost where such values counted for nothing.
+    assert best.total_variance * 0.85 <= plan.lower_bound <= best.total_variance * (1 + 1e-9)
+
+
 # ---------------------------------------------------------------------- when it is tried
 
 

@@ -25,6 +25,7 @@ from noiseplan.mechanisms.level_siblings import Siblings
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, Level, LevelsMechanism
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise import Noise
+from noiseplan.privacy.rounding import margin
 
 # The long attribute between two others, and one that no level asks for, so that nothing is in order
 # by chance.
@@ -367,7 +368,8 @@ def families_of_parts(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]]
 @examples(200)
 @given(families_of_parts())
 def test_prices_of_very_uneven_children(drawn: tuple[list[list[int]], list[list[int]]]) -> None:
-    """The stated cost of one level, against exact fractions: never below, and hardly above."""
+    """What each record pays, and the stated cost, against exact fractions: never below, and hardly
+    above what the dearest pays."""
     parts, sizes = drawn
     parent = np.repeat(np.arange(len(parts)), [len(each) for each in parts])
     above = np.zeros(len(parts), dtype=np.int64)
@@ -385,16 +387,20 @@ def test_prices_of_very_uneven_children(drawn: tuple[list[list[int]], list[list[
         middle = Noise("gaussian", np.full(len(parts), 1e12), exact=True)
         levels.insert(1, Level(np.ones((1, 1)), np.ones(len(parts)), middle))
         truth += Fraction(len(parts) * (len(parts) - 1), 10**12)
-    truth += max(
-        sum(
+    each = [
+        truth + (sum(
             Fraction((sum(own) * (i == j) - t) ** 2, d)
             for i, (t, d) in enumerate(zip(own, variances, strict=True))
-        ) if len(own) > 1 else Fraction(0)
+        ) if len(own) > 1 else Fraction(0))
         for own, variances in zip(parts, sizes, strict=True)
         for j in range(len(own))
-    )  # fmt: skip
-    stated = LevelsMechanism(schema, 0, (), tree, tuple(levels), True).record_cost("add-remove")
-    assert truth <= Fraction(stated) <= truth * Fraction(1 + 1e-9)
+    ]  # fmt: skip
+    mechanism = LevelsMechanism(schema, 0, (), tree, tuple(levels), True)
+    stated, most = mechanism.record_cost("add-remove"), max(each)
+    assert most <= Fraction(stated) <= most * Fraction(1 + 1e-9)
+    of_cells = mechanism.cell_costs() * (1 + margin(mechanism.numbers))  # as a profile says it
+    for exact, cost in zip(each, of_cells.tolist(), strict=True):
+        assert exact <= Fraction(cost) <= exact + most * Fraction(1e-9)
 
 
 def test_several_records_of_a_person_pay_as_their_square() -> None:

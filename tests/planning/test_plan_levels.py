@@ -18,7 +18,7 @@ from noiseplan.mechanisms import tree_block
 from noiseplan.mechanisms.measured_levels import LevelsMechanism
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.planning import limits
-from noiseplan.planning.planners import level_plans
+from noiseplan.planning.planners import level_plans, tree_plans
 
 BUDGET, VALUE = nz.zCDP(0.5), nz.Identity()
 AGES = 3
@@ -179,6 +179,31 @@ def test_a_cell_of_missing_values_costs_next_to_nothing() -> None:
     assert found[1] <= 1.02 * found[0]
 
 
+@pytest.mark.usefixtures("short_trees")
+@pytest.mark.parametrize("planner", ["auto", "residual"])
+@pytest.mark.parametrize("own", [[0, 1, 2, 3], [0, 0, 1, 2]])
+def test_values_that_look_like_the_cell_of_missing_ones_are_planned_for(
+    own: list[int], planner: str
+) -> None:
+    """A group of one value is a node as that cell is, which the query leaves out."""
+    schema = nz.Schema(
+        {"geo": nz.Ordinal(range(4), missing="unknown"), "age": nz.Ordinal(range(3))}
+    )
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"geo": groups(np.array(own)), "age": nz.Prefix()}),
+            nz.Query(schema, {"age": nz.Custom([[1, 1, 0]])}),
+        ]
+    )
+    how: dict[str, Any] = {"budget": BUDGET, "noise": "gaussian"}
+    plan = nz.plan(workload, planner=planner, **how)
+    assert isinstance(plan.mechanism, LevelsMechanism if planner == "auto" else TreeMechanism)
+    best = nz.plan(workload, planner="optimal", **how)
+    assert best.total_variance * 0.999 <= plan.total_variance <= best.total_variance * 1.1
+    # Half of the bound was lost where such values counted for nothing.
+    assert best.total_variance * 0.85 <= plan.lower_bound <= best.total_variance * (1 + 1e-9)
+
+
 # ---------------------------------------------------------------------- when it is tried
 
 
@@ -243,6 +268,33 @@ def test_weights_far_apart_are_planned_for(weights: tuple[float, ...], noise: An
 
 
 # ---------------------------------------------------------------------- releases
+
+
+@pytest.mark.usefixtures("short_trees")
+def test_what_counts_little_for_the_worst_variance_is_not_forgotten() -> None:
+    """Its weight, moved down for a small variance, was lost in that of the others by rounding."""
+    schema = nz.Schema.from_sizes({"age": 3, "geo": 9})
+    tract = [0, 1, 1, 1, 2, 2, 3, 4, 4]
+    everything = nz.Levels(tract, leaves=True, total=True)
+    parts = nz.Levels(tract, leaves=False, total=True)
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"geo": parts, "age": VALUE}, weight=1e-3, name="ages"),
+            nz.Query(schema, {"geo": everything, "age": nz.Custom([[1, -1, 0]])}, weight=10.0),
+            nz.Query(schema, {"geo": nz.Levels(tract, leaves=True, total=False)}, weight=2.0),
+        ]
+    )
+    best = nz.plan(workload, budget=BUDGET, objective="worst", planner="optimal", noise="gaussian")
+    for noise in ("gaussian", "discrete"):
+        assert reached_by_levels(workload, noise) <= 1.1 * best.worst_variance
+
+
+def reached_by_levels(workload: nz.Workload, noise: str) -> float:
+    """The worst variance of levels with rows of their own, whatever else is better."""
+    with mock.patch.object(tree_plans, "WORTH_IT", np.inf):
+        plan = nz.plan(workload, budget=BUDGET, objective="worst", noise=noise)
+    assert isinstance(plan.mechanism, LevelsMechanism)
+    return plan.worst_variance
 
 
 @pytest.mark.usefixtures("short_trees")

@@ -18,6 +18,7 @@ from noiseplan.domain.tree import Tree
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.tree_block import NodeRows, before_node
 from noiseplan.noise.law import Noise
+from noiseplan.privacy.rounding import margin
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +83,24 @@ class Siblings:
         Each of the siblings of a node pays at least the sum that this is taken from, so that what
         it loses by rounding is small beside what the dearest record pays.
         """
-        noisy = np.where(self.kept, self.sizes, np.inf)
-        squares = self.parts**2 / noisy
+        squares = self._squares
         beside = np.maximum(self.sums(squares)[self.parent] - squares, 0.0)
-        return np.asarray((self.total - self.parts) ** 2 / noisy + beside)
+        return np.asarray((self.total - self.parts) ** 2 / self._noisy + beside)
+
+    def surely(self) -> Array:
+        """The same, and no less than that for any node by itself, the cheapest too."""
+        children = int(np.bincount(self.parent).max())
+        return self.price() + margin(children) * self.sums(self._squares)[self.parent]
+
+    @property
+    def _noisy(self) -> Array:
+        """The parameters of the noise, without end where nothing is measured."""
+        return np.where(self.kept, self.sizes, np.inf)
+
+    @property
+    def _squares(self) -> Array:
+        """t²/d."""
+        return np.asarray(self.parts**2 / self._noisy)
 
     def differences(self, of_nodes: NDArray[np.number]) -> NDArray[np.number]:
         """s x_j − t_j x_p of the nodes with siblings, (nodes, cells): integers where all of these

@@ -104,6 +104,18 @@ class LongMechanism(AlongAttribute):
             cost += kronecker_dense(pieces)
         return cost
 
+    def cell_costs(self) -> Array:
+        """The diagonal alone: an entry of a product is one of their diagonals."""
+        shape = self.schema.shape
+        costs = np.zeros(shape)
+        for block in self.blocks:
+            each = np.ones((1,) * len(shape))
+            for i in (self.place, *block.others):
+                own = block.prices_along() if i == self.place else np.diagonal(self.basis(i).gram)
+                each = each * own.reshape([-1 if j == i else 1 for j in range(len(shape))])
+            costs += each
+        return costs.ravel()
+
     # ------------------------------------------------------------------ measuring
 
     @property

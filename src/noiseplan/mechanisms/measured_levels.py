@@ -134,17 +134,30 @@ class LevelsMechanism(AlongAttribute):
     # ------------------------------------------------------------------ privacy
 
     def _dearest(self) -> tuple[float, int]:
-        path, terms = np.array([[1.0 / self.levels[0].noise.one]]), 1
-        for below in self.siblings:
-            path = np.column_stack([path[below.parent], below.price()])
-            terms += 2 * int(np.bincount(below.parent).max())
-        squares = np.array([each.column_squares for each in self.levels])
+        terms = 1 + 2 * sum(int(np.bincount(below.parent).max()) for below in self.siblings)
+        path, squares = self._paths([below.price() for below in self.siblings]), self._squares
         different = np.unique(path, axis=0)
         most = max(
             float((different[part] @ squares).max())
             for part in batches(len(different), squares.shape[1], BATCH_CELLS)
         )
         return most, terms + max(len(each.rows) for each in self.levels)
+
+    def _paths(self, prices: list[Array]) -> Array:
+        """What every leaf pays for a unit column at each level, leaves × levels."""
+        found = np.array([[1.0 / self.levels[0].noise.one]])
+        for below, price in zip(self.siblings, prices, strict=True):
+            found = np.column_stack([found[below.parent], price])
+        return found
+
+    @cached_property
+    def _squares(self) -> Array:
+        """Levels × cells of the others."""
+        return np.array([each.column_squares for each in self.levels])
+
+    def cell_costs(self) -> Array:
+        path = self._paths([below.surely() for below in self.siblings])
+        return self._over_domain((path @ self._squares)[self.tree.of_value]).ravel()
 
     def cost_matrix(self) -> Array:
         rows = self.unit_rows()

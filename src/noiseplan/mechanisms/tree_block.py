@@ -143,6 +143,9 @@ class TreeBlock(LongBlock[NodeRows]):
             cost += (node[:, None] == node) / noise.size[node]
         return cost
 
+    def prices_along(self) -> Array:
+        return self.price()[self.tree.node_of_value(self.depth)]
+
     def floating(self) -> TreeBlock:
         return replace(self, noise=tuple(noise.floating() for noise in self.noise))
 

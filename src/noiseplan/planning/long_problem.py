@@ -193,7 +193,10 @@ class TreeProblem(LongProblem):
 
     @cached_property
     def alike(self) -> Alike:
-        return Alike.of(self.tree)
+        """What is asked of a node is asked of its like: the cell of missing values has none where
+        a query leaves it out."""
+        missing = int(self.tree.of_value[-1]) if self.uncounted.any() else None
+        return Alike.of(self.tree, missing)
 
     @cached_property
     def often(self) -> Array:

@@ -180,6 +180,7 @@ class LevelPlan(AlongPlan):
         """Rows of larger variance get more weight: μ ← μ (v^{p−1}/μ)^{1/p}."""
         design, least = best, self.norm(best)
         weights = [np.ones_like(v) for v in self.single(best)]
+        own = [float(self.whole.weights[each.query]) for each in self.level_problem.asked]
         powers = POWERS if self._power == np.inf else (self._power,) * len(POWERS)
         for power in np.repeat(powers, STEPS):
             single = self.single(design)
@@ -188,8 +189,13 @@ class LevelPlan(AlongPlan):
                 w ** (1 - 1 / power) * (v / largest) ** ((power - 1) / power)
                 for w, v in zip(weights, single, strict=True)
             ]
-            most = max(float(w.max()) for w in weights)
-            weights = [np.maximum(w / most, LEAST_WEIGHT) for w in weights]
+            # Of the product with the query's own weight: what has less of it is lost by rounding,
+            # and would seem to have no variance.
+            most = max(float(w.max()) * each for w, each in zip(weights, own, strict=True))
+            weights = [
+                np.maximum(w / most, LEAST_WEIGHT / each)
+                for w, each in zip(weights, own, strict=True)
+            ]
             design = self.tilted(weights).best(design.x, rounds=2)
             reached = self.norm(design)
             if reached < least:

@@ -87,6 +87,14 @@ class Family(ABC):
         if problem.max_rows > 1:
             persons = Persons(int(problem.max_rows))
             return persons.back(self.solve(persons.forward(problem)))
+        return self.or_apart(problem, self.together(problem))
+
+    def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
+        """What is planned for all queries as one, or for parts of them where that is better."""
+        return best
+
+    def together(self, problem: Problem) -> Candidate:
+        """What the planner proposes for all queries as one."""
         first = self.first(problem)
         if first is not None:
             return first
@@ -101,7 +109,7 @@ class Family(ABC):
             long_refusals.require_short(problem)
             groups = few_groups(problem) if problem.planner in long_plans.NAMES else None
             if groups is not None:
-                return groups.back(self.solve(groups.forward(problem)))
+                return groups.back(self.together(groups.forward(problem)))
         if planner.most_cells is not None and problem.size > planner.most_cells:
             candidate = over_classes(problem, planner)
         else:
@@ -150,6 +158,11 @@ class GaussianFamily(Family):
 
     def first(self, problem: Problem) -> Candidate | None:
         return None
+
+    def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
+        if problem.planner != "auto" or problem.strategies:
+            return best
+        return automatic.or_apart(problem, best, self.together)
 
     def one_matrix_of_rows(self, problem: Problem) -> bool:
         plain = problem.budget is not None and isinstance(problem.goal, TotalVariance)

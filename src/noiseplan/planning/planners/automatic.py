@@ -54,6 +54,7 @@ from noiseplan.planning.planners import (
     named,
     noise_on_rows,
     optimal,
+    queries_apart,
     replaced_optimum,
     residual_family,
     row_space_plans,
@@ -131,6 +132,14 @@ def solve(problem: Problem, challengers: Challengers | None = None) -> Candidate
         if found is not None and reached(problem, found) < clearly:
             best = _instead(problem, best, name, found)
     return best
+
+
+def or_apart(
+    problem: Problem, best: Candidate, together: Callable[[Problem], Candidate]
+) -> Candidate:
+    """The same, or parts of the workload side by side where these are clearly better."""
+    found = queries_apart.solve(problem, best, together)
+    return best if found is None else _against(problem, best, *found)
 
 
 def _outright(problem: Problem) -> Candidate | None:

@@ -5,7 +5,7 @@
 over the mechanisms that determine the query: unbiased, and better than the best of them alone. No
 numbers of different mechanisms are fitted to each other, so that these may be of any kind and
 size; what only several of them together determine is not answered, and queries of different tables
-need not agree. No record costs more than the sum of what it costs of each.
+need not agree.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
+from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.noise.law import LEAST_VARIANCE, Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
@@ -113,8 +114,13 @@ class SideBySide(Mechanism):
     # ------------------------------------------------------------------ privacy
 
     def record_cost(self, neighbours: Neighbours) -> float:
+        """No record costs more than the sum of the dearest; squares are added cell by cell where
+        these are few, since other records may be the dearest of each."""
         each = [mechanism.record_cost(neighbours) for mechanism in self.mechanisms]
-        return product_up(sum(each), 1 + margin(len(each)))
+        added = product_up(sum(each), 1 + margin(len(each)))
+        if self.noise.accounting == "pure" or self.schema.size > CELL_BY_CELL:
+            return added
+        return min(added, cell_by_cell(self.mechanisms, neighbours))
 
     def require_noise(self, neighbours: Neighbours) -> None:
         for each in self.mechanisms:

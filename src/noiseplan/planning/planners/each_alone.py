@@ -38,8 +38,8 @@ GROUPS: Final = "groups of queries"
 MOST_QUERIES: Final = 100
 # Of the budget that is left for the rounding of sums.
 ROOM: Final = 1e-9
-# Targets that are met by more than this much are met with more noise, and as much of it is left.
-SLACK: Final = 1e-4
+# Of the budget, or of targets, that is worth to be planned for once more; and for rounding then.
+WORTH_IT, SLACK = 1e-3, 1e-4
 
 
 def solve(problem: Problem, alone: Solve, hopeless: float) -> Candidate | str:
@@ -116,25 +116,36 @@ class Apart:
 
     def candidate(self, parts: Parts) -> Candidate:
         """The plans of these parts side by side."""
-        problem, shares = self.problem, self.shares(parts).each
         found = [self.plan(each) for each in parts]
-        if problem.price is not None:
-            costs = (problem.price * (1 - ROOM) * shares).tolist()
-            each = [p.at(cost, self.alone) for p, cost in zip(found, costs, strict=True)]
-            return self._beside(parts, each)
-        made = self._beside(parts, [each.found.mechanism for each in found])
-        return self._with_less(parts, made)
+        if self.problem.price is None:
+            return self._meeting_targets(parts, found)
+        return self._within(self.problem.price * (1 - ROOM), parts, found)
 
-    def _with_less(self, parts: Parts, made: Candidate) -> Candidate:
-        """Targets that parts meet together by more than is asked, at a smaller cost."""
+    def _within(self, price: float, parts: Parts, found: Sequence[_Part]) -> Candidate:
+        """With all of the budget, also where no record is the dearest of all parts."""
+        costs = price * self.shares(parts).each
+        made = self._beside(parts, self._at(costs, found))
+        spent = made.mechanism.record_cost(self.problem.neighbours)
+        if not 0 < spent < (1 - WORTH_IT) * price:
+            return made
+        again = self._beside(parts, self._at(costs * (price / spent), found))
+        return again if again.mechanism.record_cost(self.problem.neighbours) <= price else made
+
+    def _meeting_targets(self, parts: Parts, found: Sequence[_Part]) -> Candidate:
+        """At the cost of each, or at less where parts meet targets together by more than that."""
         assert self.problem.priorities is not None  # without a budget there are targets
         targets = 1.0 / self.problem.priorities
-        less = made.figures.target_scale(targets) * (1 + SLACK)
-        if less >= 1 - SLACK:
+        made = self._beside(parts, [each.found.mechanism for each in found])
+        scale = made.figures.target_scale(targets) * (1 + SLACK)
+        if scale >= 1 - WORTH_IT:
             return made
-        each = [self.plan(part) for part in parts]
-        again = self._beside(parts, [p.at(less * p.cost, self.alone) for p in each])
+        costs = scale * np.array([each.cost for each in found])
+        again = self._beside(parts, self._at(costs, found))
         return again if again.figures.target_scale(targets) <= 1 else made
+
+    def _at(self, costs: Array, found: Sequence[_Part]) -> list[Mechanism]:
+        pairs = zip(found, costs.tolist(), strict=True)
+        return [each.at(cost, self.alone) for each, cost in pairs]
 
     def _beside(self, parts: Parts, mechanisms: Sequence[Mechanism]) -> Candidate:
         problem, grouped = self.problem, len(parts) < len(single_queries(self.problem))

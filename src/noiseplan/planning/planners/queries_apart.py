@@ -25,12 +25,12 @@ import numpy as np
 
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
-from noiseplan.planning.alone_bounds import least_sums
+from noiseplan.planning.alone_bounds import least_largest, least_sums
 from noiseplan.planning.budget_shares import for_loss, for_norm
 from noiseplan.planning.candidate import NOT_BETTER, UNMEASURED, Candidate, reached
 from noiseplan.planning.certificates import Kept
 from noiseplan.planning.limits import WORTH_IT
-from noiseplan.planning.objectives import ConvexLoss, RelativeError
+from noiseplan.planning.objectives import ConvexLoss, RelativeError, WorstVariance
 from noiseplan.planning.planners.each_alone import (
     ALONE,
     MOST_QUERIES,
@@ -60,6 +60,9 @@ def solve(problem: Problem, best: Candidate, together: Solve) -> Named | None:
     worthwhile = search.worthwhile(_ways(problem))
     if not worthwhile or _near_its_bound(best):
         return None
+    worthwhile = search.sharper().worthwhile(worthwhile)
+    if not worthwhile:
+        return None
     try:
         found = search.best_of(worthwhile)
         return (ALONE, NOT_BETTER) if found is None else (found.name, search.known_of(found))
@@ -84,8 +87,11 @@ def _near_its_bound(best: Candidate) -> bool:
 
 
 def _by_matrices(problem: Problem) -> Parts:
-    """Matrices and conditions, and all other queries."""
-    return parts_by([query.joint is not None or query.rows == 1 for query in problem.workload])
+    """Matrices, with conditions where there are any, and all other queries."""
+    if not problem.design.joints:
+        return ()
+    queries = problem.workload
+    return parts_by([q.joint is not None or (q.rows == 1 and len(q.factors) > 0) for q in queries])
 
 
 def _ways(problem: Problem) -> list[Parts]:
@@ -117,17 +123,27 @@ class _Search:
         self.apart = Apart(problem, together)
         # Discrete noise of less than one count has less variance than bounds allow.
         self.sums = least_sums(problem) * (not problem.faint)
+        self.largest = np.zeros(len(self.sums))
         own = reached(problem, best)
         loss = isinstance(problem.goal, ConvexLoss)
         at_one = 1.0 if loss or problem.priorities is not None else problem.at_one
         self.limit = WORTH_IT * own * at_one
 
+    def sharper(self) -> _Search:
+        """With bounds of the largest variances that take up to a second."""
+        problem = self.problem
+        added = problem.neighbours == "add-remove" and not problem.faint
+        if isinstance(problem.goal, WorstVariance) and added:
+            self.largest = least_largest(problem)
+        return self
+
     def worthwhile(self, ways: list[Parts]) -> list[Parts]:
         """Those that bounds leave open. Single queries that come to too much have so much in common
         that it is better planned as one, unless matrices stand in its way."""
         open_ = [parts for parts in ways if self.least(parts) < self.limit]
-        alone = ways[-1:] == open_[-1:]
-        return open_ if alone else [parts for parts in open_ if parts == _by_matrices(self.problem)]
+        if single_queries(self.problem) in open_:
+            return open_
+        return [parts for parts in open_ if parts == _by_matrices(self.problem)]
 
     def least(self, parts: Parts) -> float:
         """What these parts come to at least: those that are planned as they are."""
@@ -150,7 +166,7 @@ class _Search:
         here = list(part)
         rows = self.problem.workload.sizes[here].astype(np.float64)
         norms: Array = self.sums[here] * rows ** (1 / power - 1)
-        return float(np.linalg.norm(norms, power))
+        return float(np.linalg.norm(np.maximum(norms, self.largest[here]), power))
 
     def best_of(self, ways: list[Parts]) -> Candidate | None:
         """The best way, if any is clearly better than the plan, and than those before."""

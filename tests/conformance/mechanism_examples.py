@@ -227,10 +227,20 @@ def alone(workload: nz.Workload, **how: Any) -> Factory:
     """Every query planned by itself, as where all together are too many."""
 
     def made() -> Any:
-        problem = Problem(workload, budget=PURE, **how)
+        problem = Problem(workload, **({"budget": PURE} | how))
         found = each_alone.solve(problem, automatic.solve, np.inf)
         assert isinstance(found, Candidate)
         return finish(problem, found)
+
+    return made
+
+
+def grouped(workload: nz.Workload, *parts: tuple[int, ...], **how: Any) -> Factory:
+    """Groups of queries planned by themselves, with what a budget or targets leave to each."""
+
+    def made() -> Any:
+        problem = Problem(workload, **how)
+        return finish(problem, each_alone.Apart(problem, automatic.solve).candidate(parts))
 
     return made
 
@@ -304,6 +314,17 @@ EXAMPLES: dict[str, Factory] = {
     "side by side, discrete": alone(SUMS, noise=D),
     "side by side, float": alone(TWO, noise=L),
     "side by side, replacing": alone(STEPS, noise=D, neighbours="replace"),
+    "side by side, Gaussian, discrete": alone(SUMS, budget=ZCDP, noise=D),
+    "side by side, Gaussian, float": alone(MIXED, budget=ZCDP, noise=G),
+    "side by side, Gaussian, replacing": alone(STEPS, budget=ZCDP, noise=D, neighbours="replace"),
+    "side by side, little noise": alone(TWO, budget=nz.zCDP(4.0), noise=D),
+    "groups side by side, discrete": grouped(SUMS, (0, 2), (1,), (3,), budget=ZCDP, noise=D),
+    "groups side by side, replacing": grouped(
+        MIXED, (3,), (0, 1, 2), budget=ZCDP, noise=G, neighbours="replace"
+    ),
+    "groups side by side for targets": grouped(
+        SUMS, (1, 2), (0, 3), targets=np.array([30.0, 20.0, 10.0, 5.0]), noise=D
+    ),
 }
 NAMES = list(EXAMPLES)
 

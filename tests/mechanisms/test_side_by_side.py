@@ -102,6 +102,30 @@ def test_no_record_costs_more_than_is_stated(law: str, neighbours: str) -> None:
     assert told is not None and told >= dearest
 
 
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_squares_are_added_record_by_record(neighbours: str) -> None:
+    """The dearest records of two parts are different ones: none pays for both."""
+    rows = np.diag([3.0, 1, 1, 1, 1, 1]), np.diag([1.0, 1, 1, 1, 1, 2])
+    parts = [DenseMechanism(SCHEMA, each, Noise("gaussian", 2.0)) for each in rows]
+    mechanism, each = SideBySide(tuple(parts)), sum(rows[i].T @ rows[i] / 2.0 for i in (0, 1))
+    cells = np.diagonal(each)
+    replaced = max(cells[x] + cells[y] for x, y in pairs(range(6), range(6)) if x != y)
+    truth = replaced if neighbours == "replace" else cells.max()
+    assert truth <= mechanism.record_cost(neighbours) <= truth * (1 + 1e-9)
+    assert truth < sum(part.record_cost(neighbours) for part in parts)
+
+
+def test_groups_of_queries_are_told_from_single_ones() -> None:
+    alone = beside("gaussian", exact=True)
+    together = SideBySide(alone.mechanisms, grouped=True)
+    assert "for 3 queries each by itself" in alone.describe()
+    assert "for 3 groups of queries each by itself" in together.describe()
+    assert together.caution != alone.caution
+    for mechanism in (alone, together):
+        again = read_mechanism(*saved(mechanism), SCHEMA)
+        assert isinstance(again, SideBySide) and again.grouped is mechanism.grouped
+
+
 def test_what_none_determines_alone_is_refused() -> None:
     """The sum over b of the second, and one cell of the first: only together they tell another."""
     one = DenseMechanism(SCHEMA, ROWS[1], Noise("laplace", 1.0))

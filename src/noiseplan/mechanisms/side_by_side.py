@@ -5,7 +5,7 @@
 over the mechanisms that determine the query: unbiased, and better than the best of them alone. No
 numbers of different mechanisms are fitted to each other, so that these may be of any kind and
 size; what only several of them together determine is not answered, and queries of different tables
-need not agree. No record costs more than the sum of what it costs of each.
+need not agree.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from noiseplan.mechanisms.base import (
     saved_kind,
     undetermined,
 )
+from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.noise.law import LEAST_VARIANCE, Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
-from noiseplan.queries import Query
+from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
 # Arrays of each mechanism are told apart by this and its number.
@@ -47,6 +48,7 @@ class SideBySide(Mechanism):
     undivided: ClassVar[str | None] = "one of the plans measures each query by itself"
 
     mechanisms: tuple[Mechanism, ...]
+    grouped: bool = False  # whether any of them is for several queries
 
     def __post_init__(self) -> None:
         kinds = {(each.noise.kind, each.schema) for each in self.mechanisms}
@@ -103,11 +105,14 @@ class SideBySide(Mechanism):
             start = end
 
     def describe(self) -> str:
-        each = f"{len(self.mechanisms):,} queries each by itself"
+        what = "groups of queries" if self.grouped else "queries"
+        each = f"{len(self.mechanisms):,} {what} each by itself"
         return f"{self.numbers:,} noisy numbers for {each}, whose answers need not agree"
 
     @property
     def caution(self) -> str:  # type: ignore[override]
+        if self.grouped:
+            return "Groups of queries were measured by themselves: tables need not add up."
         return "Each query was measured by itself: tables need not add up."
 
     def floating(self) -> Mechanism:
@@ -116,8 +121,13 @@ class SideBySide(Mechanism):
     # ------------------------------------------------------------------ privacy
 
     def record_cost(self, neighbours: Neighbours) -> float:
+        """No record costs more than the sum of the dearest; squares are added cell by cell where
+        these are few, since other records may be the dearest of each."""
         each = [mechanism.record_cost(neighbours) for mechanism in self.mechanisms]
-        return product_up(sum(each), 1 + margin(len(each)))
+        added = product_up(sum(each), 1 + margin(len(each)))
+        if self.noise.accounting == "pure" or self.schema.size > CELL_BY_CELL:
+            return added
+        return min(added, cell_by_cell(self.mechanisms, neighbours))
 
     def require_noise(self, neighbours: Neighbours) -> None:
         for each in self.mechanisms:
@@ -166,6 +176,26 @@ class SideBySide(Mechanism):
             found += one[i][0][:, None] * both * two[i][0]
         return found
 
+    def figures_alike(self, workload: Workload, group: IntArray) -> tuple[Array, Array]:
+        """By the one mechanism that determines a query, where it is one: it may know them of more
+        rows than can be listed. What several tell of such rows is not known."""
+        query = workload.query(int(group[0]))
+        own = [each for each in self.mechanisms if each.determines(query)]
+        if len(own) == len(group) == 1:
+            return own[0].figures_alike(workload, group)
+        if self.unlisted(query) is not None:
+            return np.full(len(group), np.nan), np.full(len(group), np.nan)
+        return super().figures_alike(workload, group)
+
+    # ------------------------------------------------------------------ listing
+
+    def unlisted(self, query: Query) -> str | None:
+        own = (each for each in self.mechanisms if each.determines(query))
+        return next((reason for each in own if (reason := each.unlisted(query)) is not None), None)
+
+    def listed(self, workload: Workload) -> Iterator[Query]:
+        return (query for query in workload if self.unlisted(query) is None)
+
     # ------------------------------------------------------------------ saving
 
     def parts(self) -> tuple[Json, Arrays]:
@@ -175,7 +205,8 @@ class SideBySide(Mechanism):
             content, own = each.parts()
             saved.append(content)
             arrays |= {PART.format(i) + name: array for name, array in own.items()}
-        return {"kind": self.kind, "mechanisms": saved}, arrays
+        grouped = {"grouped": True} if self.grouped else {}
+        return {"kind": self.kind, "mechanisms": saved, **grouped}, arrays
 
     @classmethod
     def from_parts(cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> SideBySide:
@@ -184,4 +215,4 @@ class SideBySide(Mechanism):
             start = PART.format(i)
             own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
             found.append(saved_kind(saved["kind"]).from_parts(saved, own, schema))
-        return cls(tuple(found))
+        return cls(tuple(found), content.get("grouped") is True)

@@ -149,6 +149,34 @@ class Residual:
         return None
 
 
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What is known of a workload by a plan that another one is better than.
+
+    A bound is about the workload and the privacy, whatever is measured: variances go as one over
+    the cost, so `other`, of a plan at `times` this plan's cost that reached `value` times as much,
+    tells of this one too.
+    """
+
+    other: Optimality
+    times: float
+    value: float
+    proved: bool | None = None
+
+    @cached_property
+    def lower_bound(self) -> float:
+        return self.other.lower_bound * self.times * (1 - 1e-9)
+
+    @property
+    def known(self) -> float | None:
+        return None if self.other.known is None else self.lower_bound
+
+    @cached_property
+    def gap(self) -> float | None:
+        gap = self.other.gap
+        return None if gap is None else max(1.0 - (1.0 - gap) * self.value * (1 - 1e-9), 0.0)
+
+
 def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> float:
     """The bound at the cost of the noise's variances; `exact`: of integers."""
     design = prepare(workload)

@@ -87,6 +87,14 @@ class Family(ABC):
         if problem.max_rows > 1:
             persons = Persons(int(problem.max_rows))
             return persons.back(self.solve(persons.forward(problem)))
+        return self.or_apart(problem, self.together(problem))
+
+    def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
+        """What is planned for all queries as one, or for parts of them where that is better."""
+        return best
+
+    def together(self, problem: Problem, planner: Planner | None = None) -> Candidate:
+        """What the planner that is asked for, or another, proposes for all queries as one."""
         first = self.first(problem)
         if first is not None:
             return first
@@ -94,14 +102,14 @@ class Family(ABC):
         along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
         if along is not None:
             return along
-        planner = self._asked_for(problem)
+        planner = planner or self._asked_for(problem)
         if (refusal := planner.refuses(problem)) is not None:
             raise PlanError(refusal)
         if long:
             long_refusals.require_short(problem)
             groups = few_groups(problem) if problem.planner in long_plans.NAMES else None
             if groups is not None:
-                return groups.back(self.solve(groups.forward(problem)))
+                return groups.back(self.together(groups.forward(problem), planner))
         if planner.most_cells is not None and problem.size > planner.most_cells:
             candidate = over_classes(problem, planner)
         else:
@@ -150,6 +158,14 @@ class GaussianFamily(Family):
 
     def first(self, problem: Problem) -> Candidate | None:
         return None
+
+    def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
+        if problem.planner != "auto" or problem.strategies:
+            return best
+        return automatic.or_apart(problem, best, self._part)
+
+    def _part(self, problem: Problem) -> Candidate:
+        return self.together(problem, automatic.PART)
 
     def one_matrix_of_rows(self, problem: Problem) -> bool:
         plain = problem.budget is not None and isinstance(problem.goal, TotalVariance)

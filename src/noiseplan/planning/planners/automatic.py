@@ -54,6 +54,7 @@ from noiseplan.planning.planners import (
     named,
     noise_on_rows,
     optimal,
+    queries_apart,
     replaced_optimum,
     residual_family,
     row_space_plans,
@@ -131,6 +132,14 @@ def solve(problem: Problem, challengers: Challengers | None = None) -> Candidate
         if found is not None and reached(problem, found) < clearly:
             best = _instead(problem, best, name, found)
     return best
+
+
+def or_apart(
+    problem: Problem, best: Candidate, together: Callable[[Problem], Candidate]
+) -> Candidate:
+    """The same, or parts of the workload side by side where these are clearly better."""
+    found = queries_apart.solve(problem, best, together)
+    return best if found is None else _against(problem, best, *found)
 
 
 def _outright(problem: Problem) -> Candidate | None:
@@ -462,4 +471,14 @@ def _family(problem: Problem) -> Family:
     return FAMILIES[problem.drawn.law]
 
 
+def _part(problem: Problem) -> Candidate:
+    """The same for some of the queries. What is planned for one table by residuals is its optimum
+    but for the largest variance, since that of a product is a product: it is not looked for."""
+    one = len(problem.workload) == 1 and not problem.design.joints
+    largest = isinstance(problem.goal, WorstVariance)
+    known = one and problem.neighbours == "add-remove" and not largest
+    return solve(problem, OF_ONE_QUERY if known and problem.workload.rows > FEW_ROWS else None)
+
+
 PLANNER: Final = Planner(("auto",), solve, refuses)
+PART: Final = Planner(("auto",), _part, refuses)

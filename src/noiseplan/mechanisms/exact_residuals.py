@@ -122,12 +122,17 @@ def require_whole(counts: NDArray[np.number]) -> None:
         )
 
 
-def whole_counts(counts: NDArray[np.number]) -> IntArray:
-    """Counts as integers, refused where they are none, or more than are ever released."""
-    require_whole(counts)
-    if not float(np.abs(counts).sum()) <= RECORDS:  # also where a count is not a number
+def counts_for(noise: Noise, counts: NDArray[np.number]) -> NDArray[np.number]:
+    """Counts as the numbers that noise is added to; refused where these are integers and they are
+    none, or more than are ever released."""
+    if not noise.takes(lambda: _few_enough(counts)):
         raise DataError(f"a release is of at most {RECORDS:,} records; release parts of the data")
-    return counts.astype(np.int64)
+    return counts.astype(noise.dtype)
+
+
+def _few_enough(counts: NDArray[np.number]) -> bool:
+    require_whole(counts)
+    return float(np.abs(counts).sum()) <= RECORDS  # not so where a count is not a number
 
 
 def _in_limbs(rows: Sequence[Array | Matrix], counts: IntArray, people: int) -> WideIntegers:

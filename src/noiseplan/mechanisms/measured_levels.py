@@ -43,7 +43,7 @@ from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Progress, floats
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
-from noiseplan.mechanisms.exact_residuals import require_fit, whole_counts
+from noiseplan.mechanisms.exact_residuals import counts_for, require_fit
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.level_answers import AskedCells, AskedLevels
 from noiseplan.mechanisms.level_siblings import NodeSums, Siblings
@@ -258,8 +258,7 @@ class LevelsMechanism(AlongAttribute):
         """Counts of the nodes of every level by some others, (nodes, cells)."""
         attributes = np.array([sorted((self.place, *told))], dtype=np.int64)
         counts = marginals(attributes)[0]
-        # As numbers, where integers might be more than 64 bits hold.
-        counts = whole_counts(counts) if self.exact else counts.astype(np.float64)
+        counts = counts_for(self.noise, counts)
         counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
         return self.tree.up(counts.reshape(len(counts), -1), self.tree.depth + 1)
 

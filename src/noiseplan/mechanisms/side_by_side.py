@@ -125,9 +125,9 @@ class SideBySide(Mechanism):
         these are few, since other records may be the dearest of each."""
         each = [mechanism.record_cost(neighbours) for mechanism in self.mechanisms]
         added = product_up(sum(each), 1 + margin(len(each)))
-        if self.noise.accounting == "pure" or self.schema.size > CELL_BY_CELL:
+        if self.schema.size > CELL_BY_CELL:
             return added
-        return min(added, cell_by_cell(self.mechanisms, neighbours))
+        return self.noise.least_sum(added, lambda: cell_by_cell(self.mechanisms, neighbours))
 
     def require_noise(self, neighbours: Neighbours) -> None:
         for each in self.mechanisms:

@@ -266,6 +266,11 @@ class Noise:
             return np.asarray(np.einsum("ri,ri->i", rows, rows))
         return np.asarray(np.abs(rows).sum(axis=0))
 
+    def least_sum(self, added: float, of_cells: Callable[[], float]) -> float:
+        """What costs of several come to: the dearest of each added up, or, of Gaussian noise, what
+        all records pay of squares."""
+        return min(added, of_cells()) if self.law == "gaussian" else added
+
     def takes(self, whole: Callable[[], bool]) -> bool:
         """Whether it can be added to numbers; `whole` says if they are integers, which exact noise
         needs."""

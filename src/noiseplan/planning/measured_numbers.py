@@ -82,7 +82,7 @@ class Numbers(ABC):
         """Rows near a multiple of these, with columns of about this length."""
 
     @abstractmethod
-    def scaled(self, rows: Array, unit: float) -> Array:
+    def scaled(self, rows: Array, unit: float | Array) -> Array:
         """Rows in units of one over this, each entry as near as can be."""
 
     @abstractmethod
@@ -140,7 +140,7 @@ class Integers(Numbers):
     def lattice(self, rows: Array, length: float) -> Array:
         return to_lattice(rows, length)
 
-    def scaled(self, rows: Array, unit: float) -> Array:
+    def scaled(self, rows: Array, unit: float | Array) -> Array:
         return np.rint(rows * unit)
 
     def towards_zero(self, rows: Array) -> Array:
@@ -185,7 +185,7 @@ class Reals(Numbers):
     def lattice(self, rows: Array, length: float) -> Array:
         return rows
 
-    def scaled(self, rows: Array, unit: float) -> Array:
+    def scaled(self, rows: Array, unit: float | Array) -> Array:
         return rows
 
     def towards_zero(self, rows: Array) -> Array:

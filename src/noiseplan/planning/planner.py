@@ -160,7 +160,8 @@ class GaussianFamily(Family):
         return None
 
     def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
-        if problem.planner != "auto" or problem.strategies:
+        plain = not (problem.design.free or problem.design.joints)  # which is as good as can be
+        if problem.planner != "auto" or problem.strategies or plain:
             return best
         return automatic.or_apart(problem, best, self._part)
 

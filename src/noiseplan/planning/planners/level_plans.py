@@ -24,6 +24,7 @@ from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.level_problem import MOST_PIECES, LevelProblem
 from noiseplan.planning.level_search import Design, Weighting
 from noiseplan.planning.long_problem import TreeProblem
+from noiseplan.planning.measured_numbers import Numbers
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVariance
 from noiseplan.planning.planners.long_plans import POWERS, AlongPlan, size_bits
 from noiseplan.planning.problem import Problem
@@ -288,10 +289,9 @@ class LevelPlan(AlongPlan):
     def _parts(self) -> list[Array]:
         """t of every node."""
         shares = self.whole.alike.spread(self.design.components.share)
-        if not self.problem.integer:
-            return shares
         below = zip(shares[1:], self.whole.tree.parents, strict=True)
-        return [np.ones(1), *(_whole_parts(share, parent) for share, parent in below)]
+        numbers = self.problem.numbers
+        return [np.ones(1), *(_parts(numbers, share, parent) for share, parent in below)]
 
     @cached_property
     def _sizes(self) -> list[Array]:
@@ -358,11 +358,12 @@ def _of_rows(weights: Array, nodes: Array) -> Array:
     return np.asarray(found / max(float(found.sum()), LEAST_WEIGHT))
 
 
-def _whole_parts(share: Array, parent: IntArray) -> Array:
-    """Whole numbers in the proportion of what children are of their parent."""
+def _parts(numbers: Numbers, share: Array, parent: IntArray) -> Array:
+    """Numbers that are measured, in the proportion of what children are of their parent."""
     least, most = (np.full(int(parent.max()) + 1, start) for start in (np.inf, 0.0))
     np.minimum.at(least, parent, share)
     np.maximum.at(most, parent, share)
     even = most <= least * (1 + 1e-9)
     unit = np.where(even, 1.0 / most, np.minimum(2.0**PART_BITS / most, LARGEST_SUM / 2.0))
-    return np.maximum(np.rint(share * unit[parent]), 1.0)
+    smallest = numbers.scaled(1.0 / unit, unit)  # one, where it is whole
+    return np.maximum(numbers.scaled(share, unit[parent]), smallest[parent])

@@ -76,8 +76,6 @@ def _is_out_of_question(problem: Problem, best: Candidate) -> bool:
     few = 1 < len(problem.workload) <= MOST_ASKED
     if not few or isinstance(problem.goal, RelativeError) or best.optimality.proved:
         return True
-    if not (problem.design.free or problem.design.joints):  # plain tables, as good as can be
-        return True
     return ("optimal", NOT_BETTER) in best.considered or not reached(problem, best) > 0
 
 

@@ -18,7 +18,7 @@ from benchmarks.timing import cpu_seconds
 from benchmarks.tracts import synthetic_tracts
 from noiseplan.choosing import LinearGaussian, Recreation, chain, common_mechanism, residual
 from noiseplan.choosing.common_and_rest import ByMatrices
-from noiseplan.choosing.integer_cost_matrix import INTEGER_ROWS
+from noiseplan.planning.measured_numbers import INTEGERS
 
 Array = NDArray[np.float64]
 
@@ -312,7 +312,7 @@ def _drawn(rng: np.random.Generator, schema: nz.Schema) -> nz.Plan:
 
 def _grown(seed: int) -> Iterator[Array]:
     """By how much every variance grows, for either choice of two plans."""
-    rng, family = np.random.default_rng(seed), ByMatrices(INTEGER_ROWS)
+    rng, family = np.random.default_rng(seed), ByMatrices(INTEGERS)
     schema = nz.Schema.from_sizes({name: int(rng.integers(2, 6)) for name in "ab"})
     plans = [_drawn(rng, schema), _drawn(rng, schema)]
     common = family.common([plan.mechanism for plan in plans])

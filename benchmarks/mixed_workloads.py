@@ -33,6 +33,28 @@ def hierarchy() -> nz.Workload:
     )
 
 
+def places_and_ages() -> dict[str, nz.Workload]:
+    """256 places at three levels with other factors on age at each; and one condition more."""
+    schema = nz.Schema.from_sizes({"place": 256, "age": 36, "sex": 2})
+    tract = np.sort(np.random.default_rng(1).integers(0, 48, 256)).tolist()
+    tracts = nz.Levels(tract, leaves=False, total=False)
+    counties = nz.Levels([t // 4 for t in tract], leaves=False, total=False)
+    by_sex = {"sex": nz.Identity()}
+    levels = nz.Workload(
+        [
+            nz.Query(schema, ["place", "sex"]),
+            nz.Query(schema, {"place": tracts, "age": nz.Levels(6, leaves=False, total=False)}),
+            nz.Query(schema, {"place": counties, "age": nz.Prefix(), **by_sex}),
+            nz.Query(schema, ["age", "sex"]),
+        ]
+    )
+    condition = nz.Workload.predicates(schema, ["place >= 30 and age < 7 or sex = 1 and age > 12"])
+    return {
+        "256 places, tracts and counties": levels,
+        "the same and a condition": levels + condition,
+    }
+
+
 def two_resolutions() -> dict[str, nz.Workload]:
     """Single values in one table, groups of them in another."""
 

@@ -32,6 +32,9 @@ settings.load_profile("repeatable")
 TESTS = Path(__file__).parent
 SLOW = {TESTS / name for name in (TESTS / "slow_files.txt").read_text(encoding="utf-8").split()}
 
+# Files of few tests that take tens of seconds each.
+LONGEST = {"test_site.py", "test_typed_api.py", "test_readme.py", "test_package.py"}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out tests/slow_files.txt")
@@ -57,6 +60,11 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     gc.unfreeze()  # what is left in the end is taken down as ever
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Single tests that take long begin first, or one worker is still busy when others are done."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain, combinations
 from math import comb
@@ -73,6 +74,35 @@ def row_keys(rows: NDArray[np.integer], base: int) -> IntArray | None:
     for column in rows.T:
         keys = keys * base + (column + 1)
     return keys
+
+
+def distinct_rows(rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Index of the first row of each distinct kind, and the kind of every row.
+
+    Kinds are numbered in lexicographic order of their rows, which hold floats that are numbers, or
+    64-bit integers. It is what `np.unique(rows, axis=0)` finds; here rows are compared as texts of
+    bytes, whose order is that of the numbers, and not number by number.
+
+    Examples
+    --------
+    >>> first, kind = distinct_rows(np.array([[0.5, 1.0], [-2.0, 7.0], [0.5, 1.0], [-0.0, 3.0]]))
+    >>> first.tolist(), kind.tolist()
+    ([1, 3, 0], [2, 0, 2, 1])
+    """
+    if not rows.size:
+        return np.arange(min(len(rows), 1)), np.zeros(len(rows), dtype=np.int64)
+    whole = rows.dtype.kind != "f"
+    plain = np.array(rows, dtype=np.int64 if whole else np.float64, order="C")
+    plain += 0  # no zero below zero
+    below = np.zeros(plain.shape, dtype=bool) if whole else plain < 0
+    bits = plain.view(np.uint64)  # in place: rows may be very many
+    np.invert(bits, out=bits, where=below)  # of a float below zero they count downwards
+    np.bitwise_xor(bits, np.uint64(1 << 63), out=bits, where=~below)
+    if sys.byteorder == "little":
+        bits.byteswap(inplace=True)
+    texts = bits.view(f"V{8 * rows.shape[1]}").reshape(-1)
+    first, kind = np.unique(texts, return_index=True, return_inverse=True)[1:]
+    return first, kind.reshape(-1)
 
 
 def unique_rows(rows: NDArray[np.integer]) -> tuple[IntArray, IntArray]:

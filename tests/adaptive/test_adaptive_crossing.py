@@ -18,7 +18,7 @@ from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.crossed import CrossedMechanism
-from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.price import probed_cost
 
 SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 2, "c": 4, "d": 2})
 COUNTS = np.random.default_rng(0).integers(0, 50, SCHEMA.shape)

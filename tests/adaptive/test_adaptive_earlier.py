@@ -316,10 +316,10 @@ def test_matrices_over_more_than_a_thousand_cells_are_built_on() -> None:
 
 
 def test_matrices_over_too_many_cells_say_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    from noiseplan.choosing import integer_cost_matrix
+    from noiseplan.choosing import common_and_rest
     from noiseplan.words.hints import in_command_line
 
-    monkeypatch.setattr(integer_cost_matrix, "MOST_CELLS", 1)
+    monkeypatch.setattr(common_and_rest, "MOST_CELLS", 1)
     asked = nz.Workload([nz.Query(SCHEMA, ["age"]), nz.Query(SCHEMA, ["sex"])])
 
     def by(planner: str, rho: float) -> nz.Plan:

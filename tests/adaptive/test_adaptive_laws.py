@@ -13,10 +13,10 @@ import noiseplan as nz
 from depth import depth, seeds
 from integer_oracles import Measured, true_variance
 from noiseplan.choosing.common_and_rest import ByMatrices
-from noiseplan.choosing.integer_cost_matrix import INTEGER_ROWS
 from noiseplan.counting import CountTensor
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.planning.measured_numbers import INTEGERS
 from noiseplan.planning.plan import Plan
 from oracles import flat, probe
 
@@ -176,7 +176,7 @@ def test_explicit_matrices_differ_by_no_more_than_the_page_says(seed: int) -> No
         queries = [nz.Query(schema, f, weight=w) for f, w in zip(asked, weights, strict=True)]
         return nz.plan(nz.Workload(queries[: rng.integers(1, 4)]), budget=nz.zCDP(0.05))
 
-    plans, family = [drawn(), drawn()], ByMatrices(INTEGER_ROWS)
+    plans, family = [drawn(), drawn()], ByMatrices(INTEGERS)
     common = family.common([each.mechanism for each in plans])
     for chosen in plans:
         rest = family.rest(chosen.mechanism, common)

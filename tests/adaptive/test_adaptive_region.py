@@ -11,8 +11,7 @@ import noiseplan as nz
 from depth import examples
 from noiseplan.choosing import ConfidenceRegion
 from noiseplan.choosing.choice import Look
-from noiseplan.choosing.confidence_region import Region
-from noiseplan.choosing.hit_and_run import FEWEST, _between_roots, drawn, independent
+from noiseplan.choosing.confidence_region import FEWEST, Region, _between_roots, drawn, independent
 from noiseplan.counting import CountTensor
 
 

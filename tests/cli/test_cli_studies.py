@@ -622,8 +622,8 @@ def test_the_example_of_wages_is_released(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- cold starts
 
 
-def seconds(*arguments: str, cwd: Path, runs: int = 3) -> float:
-    """CPU seconds of the fastest of some runs, each in a process of its own."""
+def seconds(*arguments: str, cwd: Path) -> float:
+    """CPU seconds of a run in a process of its own."""
     code = (
         "import resource, subprocess, sys\n"
         "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
@@ -631,19 +631,20 @@ def seconds(*arguments: str, cwd: Path, runs: int = 3) -> float:
         "print(used.ru_utime + used.ru_stime)"
     )
     command = [sys.executable, "-c", code, sys.executable, "-m", "noiseplan", *arguments]
-    return min(
-        float(subprocess.run(command, cwd=cwd, capture_output=True, check=True).stdout)
-        for _ in range(runs)
-    )
+    return float(subprocess.run(command, cwd=cwd, capture_output=True, check=True).stdout)
 
 
 def test_cold_starts(tmp_path: Path) -> None:
     """1.5 s to start, 2 s to plan this study near the optimum, and 10 s are promised on an idle
-    machine; the tests ask for processor time."""
+    machine; the tests ask for processor time, of the fastest run: none follows one within it."""
     slower = slowness()
-    assert seconds("plan", "--help", cwd=tmp_path) < 1.5 * slower
-    assert seconds("plan", str(example_study("wages")), cwd=tmp_path) < (1.5 + 2.0) * slower
-    assert seconds("demo", "--out", "pictures", cwd=tmp_path, runs=1) < 10 * slower
+
+    def within(limit: float, *arguments: str, runs: int = 3) -> bool:
+        return any(seconds(*arguments, cwd=tmp_path) < limit * slower for _ in range(runs))
+
+    assert within(1.5, "plan", "--help")
+    assert within(1.5 + 2.0, "plan", str(example_study("wages")))
+    assert within(10, "demo", "--out", "pictures", runs=1)
 
 
 def test_planning_loads_nothing_that_reads_data(tmp_path: Path) -> None:

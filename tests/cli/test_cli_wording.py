@@ -94,7 +94,7 @@ def test_ledgers_and_datasets_that_are_not_there(folder: Path) -> None:
 def test_other_people_and_neighbours(folder: Path) -> None:
     ledger = nz.Ledger(folder / "a.ledger")
     ledger.spend("people", nz.Guarantee(0.1, "zcdp"), max_rows=3)
-    assert "Write [people] max_rows = 3 in the study" in released(folder)
+    assert 'Write [people] person = "id" and max_rows = 3 in the study' in released(folder)
     ledger.open_dataset("swaps", nz.zCDP(1.0), neighbours="replace")
     text = released(folder, STUDY.replace('"people"', '"swaps"'))
     assert 'Write [plan] neighbours = "replace" in the study' in text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from noiseplan.counting import CountTensor, Projectable, Records, kernel_numpy, open_source
-from noiseplan.counting.telling import showing
+from noiseplan.counting.refusals import showing
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 

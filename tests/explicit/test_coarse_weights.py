@@ -8,8 +8,7 @@ import pytest
 import noiseplan as nz
 from noiseplan.matrices.base import Array
 from noiseplan.optimize import optimum
-from noiseplan.optimize.coarse_weights import WORTH_IT, forecast
-from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.optimum import WORTH_IT, dense_optimum, forecast
 
 CELLS = WORTH_IT + 61
 

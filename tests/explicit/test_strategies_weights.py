@@ -22,8 +22,7 @@ from noiseplan.strategies.eigen import (
     separated_design,
     singular_value_strategy,
 )
-from noiseplan.strategies.given_rows import Strategy
-from noiseplan.strategies.realisation import least_sensitivity
+from noiseplan.strategies.given_rows import Strategy, least_sensitivity
 from noiseplan.strategies.weighting import best_weights, independent, weighted_rows
 
 Array = np.ndarray

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import re
 import sqlite3
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger_helpers import MEMORY, discrete, filled
@@ -20,10 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is 
 
 from benchmarks.ledger import Costs, crowd, kill
 
+import noiseplan as nz
+from noiseplan.counting import count_tables
 from noiseplan.ledger import BudgetExceeded, Ledger, LedgerBusy, LedgerDamaged, LedgerError
 from noiseplan.ledger.sql import PRAGMAS
 from noiseplan.ledger.storage import Storage
 from noiseplan.privacy import zCDP
+from noiseplan.release import release
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -115,6 +121,57 @@ def test_of_several_that_make_a_ledger_one_wins(folder: Path) -> None:
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
     assert len(Ledger(path).entries("census")) == 6
     assert [each.name for each in folder.iterdir()] == ["a.ledger"]
+
+
+# Two releases of which the ledger admits either, and not both: what each is, and why.
+EITHER = {
+    "the budget of one": ({"rho": 0.3}, {"rho": 0.3}, "does not fit"),
+    "records of nobody, and one of each person": ({}, {"person": "who"}, "whose|add up"),
+    "a person and a household": (
+        {"person": "who"}, {"person": "who", "unit": "household"}, "such costs do not add up",
+    ),
+}  # fmt: skip
+
+
+@needs_fork
+@pytest.mark.parametrize("either", EITHER)
+def test_of_two_releases_that_were_asked_at_once_one_is_charged(
+    ledger: Ledger, either: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have asked the ledger and read their data when the first of them is charged."""
+    *releases, told = EITHER[either]
+    schema = nz.Schema.from_sizes({"age": 10})
+    ledger.open_dataset("homes", zCDP(0.5))
+    both_asked = multiprocessing.get_context("fork").Barrier(2)
+
+    def counted_at_once(*what: Any) -> Any:
+        both_asked.wait(60)
+        return count_tables(*what)
+
+    monkeypatch.setattr(release, "count_tables", counted_at_once)
+    children = []
+    for how in releases:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                plan = nz.plan(nz.Query(schema, ["age"]), budget=zCDP(how.pop("rho", 0.1)))
+                unit = how.pop("unit", None)
+                plan = plan if unit is None else plan.with_unit(unit)
+                plan.release(
+                    {"age": [7] * 9, "who": [1] * 9}, ledger=ledger, dataset="homes", **how
+                )
+                code = 0
+            except nz.NoiseplanError as error:
+                code = 3 if re.search(told, str(error)) else 1
+            finally:
+                os._exit(code)
+        children.append(child)
+    ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert sorted(ended) == [0, 3]
+    (entry,) = ledger.entries("homes")
+    assert entry.status == "released"
+    ledger.verify()
 
 
 # ---------------------------------------------------------------------- threads

@@ -13,7 +13,7 @@ import noiseplan as nz
 from depth import seeds
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.local.device.integer_chances import exp_down
-from noiseplan.local.own_strategy import matrix_epsilon
+from noiseplan.local.local_planner import matrix_epsilon
 
 RESPONSE = np.array([[3, 1, 1], [1, 3, 1], [1, 1, 3]]) / 5
 

@@ -21,13 +21,14 @@ from scipy.special import chdtrc
 import noiseplan as nz
 from depth import examples
 from noiseplan.errors import PlanError
-from noiseplan.local.device.exact_draws import below, nested_subsets
 from noiseplan.local.device.integer_chances import (
     WHOLE,
+    below,
     exp_down,
     high_chance,
     high_epsilon,
     log_up,
+    nested_subsets,
     rounded_shares,
     rounded_table,
     settled,

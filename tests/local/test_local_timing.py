@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.local.device.exact_draws import below
+from noiseplan.local.device.integer_chances import below
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.noise.randomness import SeededSource, Source
 

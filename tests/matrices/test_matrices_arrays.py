@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from depth import examples
-from noiseplan.arrays import IntArray, combination_rows, row_keys, unique_rows
+from noiseplan.arrays import IntArray, combination_rows, distinct_rows, row_keys, unique_rows
 
 repeatable = examples(150)
+Distinct = Callable[[NDArray[Any]], tuple[IntArray, IntArray]]
 
 
 @pytest.mark.parametrize("items", range(6))
@@ -31,8 +35,8 @@ def rows_of(largest: int, widest: int = 6) -> st.SearchStrategy[IntArray]:
     return arrays(np.int64, shapes, elements=st.integers(-1, largest))
 
 
-def check_unique_rows(rows: IntArray) -> None:
-    first, kind = unique_rows(rows)
+def check_unique_rows(rows: NDArray[Any], how: Distinct = unique_rows) -> None:
+    first, kind = how(rows)
     seen = [tuple(row) for row in rows.tolist()]
     distinct = sorted(set(seen))
     assert [seen[i] for i in first] == distinct
@@ -61,6 +65,24 @@ def test_distinct_rows_too_wide_for_one_number(width: int, count: int, seed: int
     pool[1] = pool[0]
     pool[1, -1] += 1  # differs in the last column only
     check_unique_rows(pool[rng.integers(0, 5, size=count)])
+
+
+# Numbers that are next to each other, or differ in nothing but a sign, and both zeros.
+FLOATS = [0.0, -0.0, 5e-324, -5e-324, 1.0, np.nextafter(1.0, 2.0), -1.0, -1e300, np.inf, -np.inf]
+WHOLE = [0, 1, -1, 255, 256, -256, 2**63 - 1, -(2**63)]
+
+
+@repeatable
+@given(st.tuples(st.integers(0, 9), st.integers(0, 4)), st.booleans(), st.data())
+def test_distinct_rows_of_any_numbers(
+    shape: tuple[int, int], whole: bool, data: st.DataObject
+) -> None:
+    kind, numbers = (np.int64, WHOLE) if whole else (np.float64, FLOATS)
+    rows = data.draw(arrays(kind, shape, elements=st.sampled_from(numbers)))
+    given_rows = rows.tobytes()
+    check_unique_rows(rows, distinct_rows)
+    check_unique_rows(np.asfortranarray(rows), distinct_rows)
+    assert rows.tobytes() == given_rows
 
 
 @repeatable

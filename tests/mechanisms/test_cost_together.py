@@ -19,7 +19,7 @@ from noiseplan.errors import PlanError
 from noiseplan.mechanisms import cost
 from noiseplan.mechanisms.cost import cell_by_cell, cost_of, of_person, of_replaced, require_sizes
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.noise import Noise
 from noiseplan.privacy import Guarantee

@@ -28,7 +28,7 @@ from noiseplan.mechanisms.exact_residuals import (
     require_fit,
     with_noise,
 )
-from noiseplan.mechanisms.probing import Note
+from noiseplan.mechanisms.price import Note
 from noiseplan.noise import Noise
 from noiseplan.noise.wide_integers import WideIntegers, wide
 

@@ -25,8 +25,7 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.price import NOTHING, require_price
-from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.price import NOTHING, probed_cost, require_price
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
 from noiseplan.privacy import Guarantee

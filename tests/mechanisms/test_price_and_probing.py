@@ -14,11 +14,18 @@ from mechanism_oracles import dearest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms import probing
+from noiseplan.mechanisms import price
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.price import NOTHING, ROUNDING, require_price
-from noiseplan.mechanisms.probing import Note, Probed, can_probe, probed_cost
+from noiseplan.mechanisms.price import (
+    NOTHING,
+    ROUNDING,
+    Note,
+    Probed,
+    can_probe,
+    probed_cost,
+    require_price,
+)
 from noiseplan.noise import Noise
 from noiseplan.privacy import Guarantee
 
@@ -90,9 +97,9 @@ def test_several_mechanisms_are_probed_as_one(law: str, exact: bool, seed: int) 
 def test_only_small_things_are_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     one = dense(np.eye(6))
     assert can_probe([one]) and can_probe([one, one])
-    monkeypatch.setattr(probing, "PROBED_NUMBERS", 11)
+    monkeypatch.setattr(price, "PROBED_NUMBERS", 11)
     assert can_probe([one]) and not can_probe([one, one])
-    monkeypatch.setattr(probing, "PROBED_CELLS", 5)
+    monkeypatch.setattr(price, "PROBED_CELLS", 5)
     assert not can_probe([one])
 
 
@@ -201,7 +208,7 @@ def test_gaussian_and_laplace_noise_are_not_added_up() -> None:
 
 def test_without_an_experiment_the_formula_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over domains too large to measure every record, the computed cost alone refuses."""
-    monkeypatch.setattr(probing, "PROBED_CELLS", 0)
+    monkeypatch.setattr(price, "PROBED_CELLS", 0)
     mechanism = dense(np.eye(6))
     fair = mechanism.cost("add-remove")
     assert not can_probe([mechanism])

@@ -119,7 +119,8 @@ def test_the_cost_is_one_cell_of_every_table(
 def test_rows_that_records_share_are_not_paid_for(
     scales: dict[tuple[int, ...], float], shared: float, exact: bool
 ) -> None:
-    """The farthest two records, by brute force; where there are many, as two that share nothing."""
+    """The farthest two records, by brute force; where there are many, as two that share nothing
+    but the total."""
     mechanism = made({**scales, (): shared}, exact)
     truth = dearest(*written_out(mechanism), 1, "replace")
     record = mechanism.record_cost("add-remove")
@@ -127,7 +128,8 @@ def test_rows_that_records_share_are_not_paid_for(
     assert truth <= mechanism.record_cost("replace") <= truth * (1 + 1e-9) + rounding
     assert truth <= 2 * (record - 1 / shared) * (1 + 1e-9) + rounding
     with mock.patch.object(tables, "PAIRED_NUMBERS", 0):
-        assert mechanism.record_cost("replace") == 2 * record
+        many = mechanism.record_cost("replace")
+    assert truth <= many <= 2 * (record - 1 / shared) * (1 + 1e-9) + rounding
 
 
 def test_tables_of_strategies_and_differences() -> None:

@@ -16,7 +16,7 @@ from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import DataError, NoiseplanError, PlanError, UnanswerableError
 from noiseplan.mechanisms import workload_rows
-from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import Noise
@@ -254,12 +254,57 @@ def test_rows_too_many_to_be_compared_stand_for_themselves(monkeypatch: pytest.M
     np.testing.assert_allclose(
         mechanism.answer(zeros, WORKLOAD["two"]), WORKLOAD["two"].dense().sum(axis=1)
     )
-    with pytest.raises(UnanswerableError, match="none of the queries of the plan, whose"):
-        mechanism.require(nz.Query(S, ["c"]))
+    with pytest.raises(UnanswerableError, match="not told by any one query of the plan, whose"):
+        mechanism.require(nz.Query(S, ["c", "d"]))
     assert "whose answers need not agree" in mechanism.describe()
     assert "tables need not add up" in mechanism.caution
     with pytest.raises(PlanError, match="sums of at most"):
         WorkloadRowsMechanism(S, WORKLOAD, MIX, Noise("gaussian", 1.0))
+
+
+OF_ONE = {
+    "sums of a table": (nz.Query(S, {"b": nz.Custom([[1, 1, 0]]), "c": nz.Identity()}), 6),
+    "the last of prefix sums": (nz.Query(S, ["c"]), 0),
+    "differences of prefix sums": (nz.Query(S, ["a"]), 0),
+    "a range": (nz.Query(S, {"a": nz.Custom([[0, 1, 1, 0]]), "c": nz.Custom([[1, -1]])}), 0),
+    "groups of levels": (
+        nz.Query(S, {"a": nz.Custom([[1, 1, 0, 0]]), "d": WORKLOAD[2].factors["d"]}),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OF_ONE)
+def test_sums_of_rows_of_one_query_where_rows_are_not_compared(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the pseudoinverse of that query's rows, written out over all cells."""
+    monkeypatch.setattr(workload_rows, "MOST_ROWS", ROWS - 1)
+    sizes = np.full(ROWS, 2.0)
+    query, number = OF_ONE[case]
+    rows = WORKLOAD[number].dense()
+    sums = query.dense() @ np.linalg.pinv(rows)
+    np.testing.assert_allclose(sums @ rows, query.dense(), atol=1e-9)
+    mechanism = WorkloadRowsMechanism(S, WORKLOAD, None, Noise("gaussian", sizes))
+    np.testing.assert_allclose(mechanism.variance(query), 2 * (sums**2).sum(axis=1))
+    np.testing.assert_allclose(mechanism.covariance(query, WORKLOAD[number]), 2 * sums, atol=1e-9)
+    counts = RNG.integers(0, 9, S.shape).astype(float)
+    exact = mechanism.measure(counts_of(counts), lambda shape, _: np.zeros(shape))  # type: ignore[arg-type]
+    np.testing.assert_allclose(mechanism.answer(exact, query), query.dense() @ counts.ravel())
+
+
+def test_of_several_queries_the_one_with_the_least_noise_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workload_rows, "MOST_ROWS", ROWS - 1)
+    asked = nz.Query(S, {"b": nz.Custom([[1, 1, 0]])})
+    sizes = np.ones(ROWS)
+    by_b = WorkloadRowsMechanism(S, WORKLOAD, None, Noise("gaussian", sizes))
+    np.testing.assert_allclose(by_b.variance(asked), 2.0)
+    start = WORKLOAD[0].rows
+    sizes[start : start + 3] = 9.0  # b by itself
+    by_both = WorkloadRowsMechanism(S, WORKLOAD, None, Noise("gaussian", sizes))
+    np.testing.assert_allclose(by_both.variance(asked), 4.0)
 
 
 # ---------------------------------------------------------------------- largest sums

@@ -11,9 +11,8 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.mechanisms.basis import MatrixBasis
-from noiseplan.optimize.block_loads import PairLoad
-from noiseplan.optimize.block_precision import ProductBlock, WholeBlock
-from noiseplan.optimize.kernel_rounding import centred, in_parts, kernel_rows
+from noiseplan.optimize.block_precision import PairLoad, ProductBlock, WholeBlock
+from noiseplan.optimize.integer_rounding import centred, in_parts, kernel_rows
 from noiseplan.planning import block_search
 from noiseplan.planning.block_search import Search
 from noiseplan.planning.block_types import BlockTypes

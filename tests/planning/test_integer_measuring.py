@@ -26,13 +26,13 @@ from noiseplan.mechanisms.exact_residuals import (
     integer_residuals,
     largest_entry,
 )
-from noiseplan.mechanisms.probing import Note
+from noiseplan.mechanisms.price import Note
 from noiseplan.noise import Noise
 from noiseplan.noise.moments import round_up
 from noiseplan.noise.wide_integers import WideIntegers, wide
 from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.free_split import optimise_total
-from noiseplan.planning.integers import MOST_LOSS, to_integers
+from noiseplan.planning.measured_numbers import MOST_LOSS, to_integers
 from noiseplan.planning.solve import Aim, share_given_bases
 from workloads import random_workload
 

@@ -204,13 +204,16 @@ def test_the_gap_of_a_plan_that_is_not_sharp(monkeypatch: pytest.MonkeyPatch) ->
     schema = nz.Schema({"a": nz.Ordinal(range(16))})
     workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix()})])
     for asked, word in (
-        ({"targets": 1.0}, "cost for these targets lower by more than that"),
-        ({"budget": BUDGET, "objective": nz.PNormVariance(2)}, "2-norm of variances lower by"),
+        ({"targets": 1.0}, "the least cost for these targets of any linear Gaussian mechanism"),
+        ({"budget": BUDGET, "objective": nz.PNormVariance(2)}, "the least 2-norm of variances of"),
     ):
         plan = nz.plan(workload, planner="optimal", **asked)
         assert plan.gap is not None and 2e-5 < plan.gap <= 0.31
         assert not plan.optimal
-        assert f"optimal to {100 * plan.gap:.2g}%, certified" in str(plan)
+        above = plan.certify().gap
+        assert above == pytest.approx(plan.gap / (1 - plan.gap))
+        (told,) = re.findall(r"([\d.]+)% (?:above the best )?\(certified\), compared", str(plan))
+        assert 100 * above <= float(told) <= 100 * above + 0.1  # no less, and of the bound
         assert word in str(plan)
 
 

@@ -42,6 +42,34 @@ def test_the_profile_is_what_a_record_adds(noise: str) -> None:
     assert costs.max() <= plan.privacy.pcost
 
 
+LONG = nz.Schema.from_sizes({"sex": 2, "place": 4000, "age": 8})
+GROUPS = nz.Levels((np.arange(4000) // 10).tolist(), leaves=False, total=False)
+ADULTS, VALUE = nz.Custom([[0, 0, 1, 1, 1, 1, 1, 1]]), nz.Identity()
+
+
+@pytest.mark.parametrize(
+    ("kind", "factors", "others"),
+    [
+        ("levels", (VALUE, GROUPS), (ADULTS, nz.Prefix())),
+        ("tree", (VALUE, GROUPS), (VALUE, VALUE)),
+        ("series", (nz.Prefix(), GROUPS), (VALUE, VALUE)),
+    ],
+)
+def test_the_profile_along_a_long_attribute(
+    kind: str, factors: tuple[nz.Factor, ...], others: tuple[nz.Factor, ...]
+) -> None:
+    """Of 64,000 cells, which no matrix is written down over."""
+    pairs = zip(factors, others, strict=True)
+    queries = [nz.Query(LONG, {"place": along, "age": age}) for along, age in pairs]
+    plan = nz.plan(nz.Workload(queries), budget=nz.zCDP(0.5))
+    assert plan.mechanism.kind == kind
+    costs = plan.profile().costs
+    assert costs.shape == LONG.shape
+    assert costs.max() == pytest.approx(plan.privacy.pcost, rel=1e-9)
+    assert costs.max() <= plan.privacy.pcost
+    np.testing.assert_array_equal(costs[0], costs[1])  # nothing is asked by sex
+
+
 @pytest.mark.parametrize("noise", NOISES)
 def test_personal_privacy(noise: str) -> None:
     plan = uneven("refined", noise)

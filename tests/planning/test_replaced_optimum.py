@@ -12,12 +12,13 @@ import noiseplan as nz
 from depth import depth, seeds
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.optimize.record_pairs import replaced_optimum, replaced_worst
 from noiseplan.optimize.split_coordinates import Chart, Point
 from noiseplan.planning.far_records import SomePairs, _Records
 from noiseplan.planning.free_split import optimise_total, optimise_upright
+from noiseplan.planning.measured_numbers import REALS
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.planners.replaced_optimum import untried
 from noiseplan.planning.problem import Problem
@@ -202,7 +203,7 @@ def test_pairs_far_apart_have_the_farthest() -> None:
     design = prepare(on(sizes, 2, nz.Prefix()))
     rows = {r: u * rng.uniform(0.5, 1.5, u.shape[1]) for r, u in optimise_total(design).items()}
     aim = Aim(design, TotalVariance(), 1.0, "replace")
-    plan = make_residual(aim, share_given_bases(aim, rows), integer=False, least=False)
+    plan = make_residual(aim, share_given_bases(aim, rows), REALS, least=False)
     records = _Records(design)
     points = {r: Point.still(u) for r, u in rows.items()}
     sigma2 = share_given_bases(aim, rows).sigma2

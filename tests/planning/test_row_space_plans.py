@@ -15,7 +15,13 @@ from depth import seeds
 from noiseplan.domain.gram import workload_gram
 from noiseplan.errors import PlanError
 from noiseplan.optimize import row_space_optimum
-from noiseplan.optimize.cell_columns import Columns, DenseColumns, PairedColumns, TableColumns
+from noiseplan.optimize.cell_columns import (
+    Columns,
+    DenseColumns,
+    PairedColumns,
+    TableColumns,
+    dense_seconds,
+)
 from noiseplan.optimize.convex_losses import least_loss
 from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.optimum import dense_optimum
@@ -26,7 +32,7 @@ from noiseplan.planning.finish import finish
 from noiseplan.planning.objectives import Objective
 from noiseplan.planning.planners import automatic, row_space_plans
 from noiseplan.planning.planners.optimal import Asked, loss_terms
-from noiseplan.planning.planners.row_space_plans import optimum_at_cost_one
+from noiseplan.planning.planners.row_space_plans import optimum_at_cost_one, told_apart
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.reductions import Targets
 from noiseplan.planning.solve import own_loss, p_norm
@@ -184,6 +190,21 @@ def test_the_worst_variance_is_that_of_the_interior_point(seed: int) -> None:
 
 
 NORMS = (1.05, 1.5, 2.0, 4.0, 30.0)
+
+
+def test_seconds_of_single_variances_are_told_as_they_are() -> None:
+    """Of the worst variance they were a third: twice the steps, with more products in each."""
+    goals = (nz.TotalVariance(), nz.WorstVariance(), nz.PNormVariance(3))
+    asked = [Problem(mixed(3), BUDGET, objective=goal, noise="gaussian") for goal in goals]
+    total, *single = map(row_space_plans.Search, asked)
+    for each in single:
+        rank, rows = each.tables.size, each.problem.workload.rows
+        question = total.tables.seconds(told_apart(each.problem)) + dense_seconds(rows, rank)
+        assert each.seconds == pytest.approx(24 * (2 * question + 4.2e-10 * rank**3))
+        # And no less is tried than was while they were told as those of the total.
+        assert each.patience(far=False) / total.patience(far=True) >= each.seconds / (
+            12 * (2 * question + 3e-10 * rank**3)
+        )
 
 
 @pytest.mark.parametrize("power", [1.5, 3.0])

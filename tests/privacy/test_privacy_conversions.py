@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from depth import examples
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import (
-    _curves,
+    conversions,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_pcost,
@@ -161,11 +161,11 @@ def test_margin_is_twice_the_error(point: tuple[float, float]) -> None:
     truth, rest = oracle.gaussian_delta(*point), oracle.gaussian_complement(*point)
     assume(truth > 1e-300 and rest > 1e-10)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_curves, "MARGIN", 0.0)
-        patch.setattr(_curves, "up", lambda value, ulps=1: value)  # it comes on top
-        bare = _curves.gaussian_curve(*point)
+        patch.setattr(conversions, "MARGIN", 0.0)
+        patch.setattr(conversions, "up", lambda value, ulps=1: value)  # it comes on top
+        bare = conversions.gaussian_curve(*point)
     u = (epsilon - pcost / 2) / math.sqrt(pcost)
-    allowed = 32.0 / 2 * _curves.EPS * (1 + abs(u)) ** 2
+    allowed = 32.0 / 2 * conversions.EPS * (1 + abs(u)) ** 2
     if u < 0 and pcost >= 0.25:
         assert abs(rest - (1 - bare)) <= rest * allowed + 3e-16
     else:
@@ -214,7 +214,7 @@ def test_zcdp_rho_is_largest_and_rounded_down(epsilon: float, delta: float) -> N
 def test_the_curve_without_scipy_is_rounded_up(point: tuple[float, float]) -> None:
     pcost, epsilon = point
     truth = oracle.gaussian_delta(pcost, epsilon)
-    found = _curves.plain_gaussian_curve(pcost, epsilon)
+    found = conversions.plain_gaussian_curve(pcost, epsilon)
     assert truth <= found
     if pcost < 100 and epsilon >= 0.001 and 1e-12 < truth < 0.1:
         assert found <= truth * (1 + 1e-8)
@@ -366,5 +366,5 @@ def test_what_is_no_cost_is_refused(bad: object) -> None:
 
 def test_quadrature_constants() -> None:
     nodes, weights = np.polynomial.legendre.leggauss(8)
-    np.testing.assert_allclose(_curves.NODES, (nodes + 1) / 2, rtol=1e-14)
-    np.testing.assert_allclose(_curves.WEIGHTS, weights / 2, rtol=1e-13)
+    np.testing.assert_allclose(conversions.NODES, (nodes + 1) / 2, rtol=1e-14)
+    np.testing.assert_allclose(conversions.WEIGHTS, weights / 2, rtol=1e-13)

@@ -15,10 +15,10 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.draw.html import element
 from noiseplan.draw.svg import Scale, interval_bar, ticks
-from noiseplan.report import cross_tables, released_tables, report_page
+from noiseplan.report import drawn_tables, released_tables, report_page
 from noiseplan.report.budgets import scaled_guarantee
-from noiseplan.report.cross_tables import Errors
-from noiseplan.report.file_links import file_links
+from noiseplan.report.drawn_tables import Errors
+from noiseplan.report.offline_page import file_links
 from noiseplan.report.table_cells import Digits, relative
 from noiseplan.storage.certificate import certificate
 from page_parsing import parsed, rows_of
@@ -272,7 +272,7 @@ def test_large_tables_and_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     page = page_of(release)
     assert "12 rows: the first 5 of 12 rows are shown" in page
     assert "24 rows: the first 5 of 12 lines are shown" in page
-    monkeypatch.setattr(cross_tables, "MOST_COLUMNS", 1)
+    monkeypatch.setattr(drawn_tables, "MOST_COLUMNS", 1)
     assert "24 rows: the first 5 of 12 lines and 1 of 2 columns are shown" in page_of(release)
     monkeypatch.setattr(released_tables, "MOST_NUMBERS_IN_ALL", 8)
     assert "too large for this page" in page_of(release)

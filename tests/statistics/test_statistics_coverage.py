@@ -14,7 +14,7 @@ import pytest
 
 import noiseplan as nz
 from depth import depth
-from noiseplan.statistics.quotients import Quotient
+from noiseplan.statistics.ratios import Quotient
 from noiseplan.statistics.statistic import Statistic
 
 COPIES, RELEASES = 6, depth(250, 80)

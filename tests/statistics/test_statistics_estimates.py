@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from depth import examples
 from noiseplan.statistics.quantiles import Curve, _reached
-from noiseplan.statistics.quotients import Quotient
+from noiseplan.statistics.ratios import Quotient
 from noiseplan.words.hints import in_command_line
 
 SCHEMA = nz.Schema(

@@ -14,7 +14,7 @@ from noiseplan.errors import QueryError, UnanswerableError
 from noiseplan.mechanisms import tree_block
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.queries import Query
-from noiseplan.statistics import long_curves, quantiles
+from noiseplan.statistics import quantiles
 
 LONG = 1_030  # enough for a series, few enough for rows
 
@@ -47,7 +47,7 @@ def release_of(kind: str, asked: str) -> nz.Release:
 def test_the_same_as_with_rows_written_out(kind: str, asked: str) -> None:
     release, groups = release_of(kind, asked), {"g": nz.Custom([[1, 1, 0], [0, 1, 1]])}
     curve = quantiles._curve(release, "t", 0.3, groups)
-    ((d, error),) = long_curves.long_curves(release, "t", [0.3], groups)
+    ((d, error),) = quantiles.long_curves(release, "t", [0.3], groups)
     np.testing.assert_allclose(d, curve.d, atol=1e-8 * np.abs(curve.d).max())
     np.testing.assert_allclose(error**2, curve.error**2, atol=1e-9 * curve.error.max() ** 2)
 
@@ -110,13 +110,13 @@ def test_sums_from_the_other_end_where_the_covariance_is_too_large(
 ) -> None:
     """What plain tables of more than 7,000 values take: the covariance is refused there."""
     release = release_of("missing", "table")
-    expected = list(long_curves.long_curves(release, "t", [0.3], {"g": nz.Identity()}))
+    expected = list(quantiles.long_curves(release, "t", [0.3], {"g": nz.Identity()}))
 
     def refused(*_: object) -> None:
         raise QueryError("too large")
 
     monkeypatch.setattr(nz.Release, "covariance", refused)
-    found = list(long_curves.long_curves(release, "t", [0.3], {"g": nz.Identity()}))
+    found = list(quantiles.long_curves(release, "t", [0.3], {"g": nz.Identity()}))
     for (d, error), (other, theirs) in zip(found, expected, strict=True):
         np.testing.assert_array_equal(d, other)
         np.testing.assert_allclose(error**2, theirs**2, atol=1e-9 * theirs.max() ** 2)
@@ -161,6 +161,6 @@ def test_what_cannot_be_had_says_what_to_add(monkeypatch: pytest.MonkeyPatch) ->
     assert "7,200 values" in str(refused.value)
     more = nz.Workload([levels, Query(schema, {"t": nz.Prefix(), "g": nz.Identity()})])
     assert nz.plan(more, budget=nz.zCDP(1.0)).release(data).median("t", by="g").rows == 2
-    monkeypatch.setattr(long_curves, "MOST_PLACES", 10_000)
+    monkeypatch.setattr(quantiles, "MOST_PLACES", 10_000)
     with pytest.raises(QueryError, match="up to 1 groups at once, and these are 2"):
         nz.plan(more, budget=nz.zCDP(1.0)).release(data).median("t", by="g")

@@ -191,6 +191,29 @@ def levels_by_name(**how: Any) -> nz.Release:
     return planned(workload, data, budget=ZCDP, **how)
 
 
+def levels_of_their_own(**how: Any) -> nz.Release:
+    """Levels by name that ask different things of age: each has rows of its own."""
+    tract = [f"{i * i % 13:02d}" for i in range(299)]
+    county = [chr(65 + int(t) % 3) for t in tract]
+    geo = nz.Hierarchical({"block": range(299), "tract": tract, "county": county}, other="abroad")
+    schema = nz.Schema({"geo": geo, "age": nz.Ordinal(range(6)), "sex": nz.Categorical(["F", "M"])})
+    bands = nz.Levels(2, leaves=False, total=False)
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"geo": nz.Level("block"), "sex": nz.Identity()}),
+            nz.Query(schema, {"geo": nz.Level("tract"), "age": bands}, name="bands"),
+            nz.Query(schema, {"geo": nz.Level("county"), "age": nz.Prefix()}),
+        ]
+    )
+    rng = np.random.default_rng(8)
+    data = {
+        "geo": rng.integers(0, 310, 900),
+        "age": rng.integers(0, 6, 900),
+        "sex": rng.choice(["F", "M"], 900),
+    }
+    return planned(workload, data, budget=ZCDP, **how)
+
+
 def tall(**how: Any) -> nz.Release:
     """Just more cells than a product of strategies is written out for."""
     workload = nz.Workload(
@@ -400,6 +423,8 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "series-discrete": lambda: minutes(noise="discrete"),
     "series-float": lambda: minutes(noise="gaussian", objective=nz.WorstVariance()),
     "tree-hierarchical": lambda: levels_by_name(noise="discrete"),
+    "levels-discrete": lambda: levels_of_their_own(noise="discrete"),
+    "levels-float": lambda: levels_of_their_own(noise="gaussian", objective=nz.WorstVariance()),
     "own-rows-discrete": lambda: planned(
         several(), large_counts(), budget=ZCDP, noise=D, planner="workload"
     ),

@@ -387,8 +387,12 @@ OPTIMALITY = re.compile(r"^  optimality .*\n(?: {14}.*\n)*", re.MULTILINE)
 
 
 # Shares of variance that were told by powers of ten when the examples were made.
-# Said since of figures that are what they were: whether weights are in them, and what a cost is.
-SINCE = re.compile(r"weighted (?=total variance|worst variance|[\d.]+-norm)|(?<=privacy cost) 2ρ =")
+# Said since of figures that are what they were: whether weights are in them, what a cost is, and
+# that records of a person beyond so many are left out.
+SINCE = re.compile(
+    r"weighted (?=total variance|worst variance|[\d.]+-norm)|(?<=privacy cost) 2ρ ="
+    r"|\n  counted  of each [^\n]*"
+)
 TINY = re.compile(r"costs \d+e-\d+% of")
 
 # What these lines tell: the figure that was reached, and what none can be below.

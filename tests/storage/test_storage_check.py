@@ -17,8 +17,7 @@ from click.testing import CliRunner, Result
 import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.queries.questions import read_question
-from noiseplan.storage.folder_check import check_folder
-from noiseplan.storage.table_check import ComparedTables, compare_tables
+from noiseplan.storage.folder_check import ComparedTables, check_folder, compare_tables
 
 SCHEMA = nz.Schema({"age": nz.Ordinal(range(6)), "sex": nz.Categorical(["F", "M"])})
 DATA = np.random.default_rng(0).integers(0, [6, 2], size=(200, 2))

@@ -92,12 +92,20 @@ class Page:
         return now["result"]
 
 
+class WhenAsked(Jobs):
+    """Starts a process when something is to be planned and none ahead: most tests plan nothing."""
+
+    def warm(self) -> None:
+        if self.waiting:
+            super().warm()
+
+
 @contextmanager
 def served(folder: Path, name: str | None = None, jobs: Jobs | None = None) -> Iterator[Page]:
     """A studio in a thread of this process, with planning processes of its own."""
     bound, token = listening_socket(0), new_token()
     port = bound.getsockname()[1]
-    studio = Studio(folder, name, jobs or Jobs())
+    studio = Studio(folder, name, jobs or WhenAsked())
     config = uvicorn.Config(
         create(studio, token, port), log_level="critical", ws="none", lifespan="on"
     )

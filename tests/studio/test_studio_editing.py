@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from depth import examples
 from noiseplan.data import example_study
 from noiseplan.studio.editing import edited, written
-from noiseplan.studio.toml_blocks import blocks_of
-from noiseplan.studio.toml_json import from_json, same, to_json
+from noiseplan.studio.toml_text import blocks_of, from_json, same, to_json
 from noiseplan.study import StudyError
 
 WAGES = example_study("wages").read_text(encoding="utf-8")

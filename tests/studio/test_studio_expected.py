@@ -12,10 +12,8 @@ from serving import Page
 
 from noiseplan.errors import DataError
 from noiseplan.schema import Binned, Categorical, Ordinal
-from noiseplan.studio.csv_text import read_csv
-from noiseplan.studio.desk import Desk
 from noiseplan.studio.expected import codes_of, expected, from_file, guessed
-from noiseplan.studio.public_files import bins, proposals
+from noiseplan.studio.public_files import Desk, bins, proposals, read_csv
 
 TEXT = """\
 [schema]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from serving import ENDLESS, Page, served
 
 from noiseplan.cli import main
 from noiseplan.data import example_study
-from noiseplan.studio import effects as module
-from noiseplan.studio.desk import Desk
+from noiseplan.studio import planned as module
 from noiseplan.studio.jobs import KEPT_JOBS, Jobs
 from noiseplan.studio.planned import MOST_TABLES, plan_view
+from noiseplan.studio.public_files import Desk
 from noiseplan.study import read_study
 
 WAGES = example_study("wages").read_text(encoding="utf-8")
@@ -63,6 +64,13 @@ query = "section"
 [budget]
 zcdp = 0.5
 """
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A studio that starts processes ahead, as users have it."""
+    with served(tmp_path_factory.mktemp("studio"), jobs=Jobs()) as found:
+        yield found
 
 
 def by_command_line(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:

@@ -20,8 +20,8 @@ from noiseplan import Plan
 from noiseplan.cli import main
 from noiseplan.data import example_study
 from noiseplan.studio import releasing
-from noiseplan.studio.desk import Desk, files_named
 from noiseplan.studio.launch import listening_socket
+from noiseplan.studio.public_files import Desk, files_named
 from noiseplan.studio.python_export import python_of
 
 WAGES = example_study("wages").read_text(encoding="utf-8")

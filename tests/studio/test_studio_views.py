@@ -11,7 +11,7 @@ import pytest
 from serving import Page, served
 
 from noiseplan.data import EXAMPLES, example_study
-from noiseplan.studio.desk import Desk
+from noiseplan.studio.public_files import Desk
 from noiseplan.studio.views import MOST_LABELS, MOST_NAMES, view
 from noiseplan.study import read_study
 

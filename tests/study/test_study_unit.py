@@ -266,7 +266,14 @@ def test_publications_say_that_further_records_are_left_out(
     texts = []
     for name, records in (("few", 2), ("many", 90)):
         homes = {"age": [7] * records, "home": [1] * records}
-        plan.with_unit("household").release(homes, person="home").save(folder / name)
+        made = plan.with_unit("household").release(homes, person="home")
+        made.save(folder / name)
+        how_many = "one record" if rows == 1 else f"at most {rows} records"
+        for each in (made, nz.load(folder / name)):
+            assert (
+                f"\n  counted  of each household {how_many}, drawn at random; any others are left "
+                f"out, which no error or interval covers\n" in str(each)
+            )
         run("report", folder / name, "-o", folder / f"{name}.html")
         certified = (folder / name / "certificate.txt").read_text(encoding="utf-8")
         texts.append([line for line in certified.splitlines() if "record" in line])
@@ -275,7 +282,9 @@ def test_publications_say_that_further_records_are_left_out(
         assert told in certified and page.count(told) == 2  # beside the promise, and in it
         assert "intervals do not cover it" in certified and "do not cover it." in page
     assert texts[0] == texts[1]
-    plan.release(CountTensor(schema, [9] * 10)).save(folder / "counts")
+    counts = plan.release(CountTensor(schema, [9] * 10))
+    assert "left out" not in str(counts)
+    counts.save(folder / "counts")
     assert "left out" not in (folder / "counts" / "certificate.txt").read_text(encoding="utf-8")
 
 
@@ -315,10 +324,9 @@ def test_forgetting_whose_records_they_are_is_refused_where_the_ledger_knows(fol
     plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
     on_record = {"ledger": folder / "a.ledger", "dataset": "homes"}
     records = {"age": [7] * 50, "who": [1] * 50}
-    plan.release(records, **on_record)  # nobody has said anything yet
     plan.release(records, person="who", **on_record)
     ledger = nz.Ledger(folder / "a.ledger")
-    assert [entry.owned for entry in ledger.entries()] == [False, True]
+    assert [entry.owned for entry in ledger.entries()] == [True]
     assert {entry.unit for entry in ledger.entries()} == {"person"}
     before = ledger.head()
     told = (
@@ -340,6 +348,37 @@ def test_forgetting_whose_records_they_are_is_refused_where_the_ledger_knows(fol
     assert result.exit_code == 1 and '[people] person = "id" in the study' in result.output
 
 
+def test_one_record_of_each_is_refused_where_records_of_nobody_were_counted(folder: Path) -> None:
+    """All records of a person had counted at the price of one: the sum would be no person's."""
+    schema = nz.Schema.from_sizes({"age": 10})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
+    ledger = nz.Ledger(folder / "a.ledger")
+    on_record = {"ledger": ledger, "dataset": "homes"}
+    records = {"age": [7] * 6, "who": [1, 1, 1, 2, 2, 3]}
+    plan.release(CountTensor(schema, [9] * 10), **on_record)  # whose these are, its maker knows
+    plan.release(records, **on_record)
+    assert [entry.of_nobody for entry in ledger.entries()] == [False, True]
+    before = ledger.head()
+    told = r"without saying whose they are \(entry \d.*change_budget\('homes', .*max_rows=…"
+    opened = open_source(records, schema, person="who")
+    for of_persons, data, how in (
+        (plan, records, {"person": "who"}),
+        (plan, opened, {}),
+        (plan.with_unit("person"), CountTensor(schema, [9] * 10), {}),
+    ):
+        with pytest.raises(PlanError, match=told):
+            of_persons.release(data, **how, **on_record)
+        assert not of_persons.check(data, **how, **on_record).ok
+    assert ledger.head() == before
+    for data in (records, CountTensor(schema, [9] * 10)):
+        plan.release(data, **on_record)
+    spent = ledger.balance("homes").spent.rho
+    ledger.change_budget("homes", nz.zCDP(1.0), reason="three at most", max_rows=3)
+    assert ledger.balance("homes").spent.rho == pytest.approx(9 * spent)
+    plan.release(records, person="who", **on_record)
+    ledger.verify()
+
+
 def test_records_of_nobody_are_admitted_at_the_price_of_all_that_one_person_has(
     folder: Path,
 ) -> None:
@@ -358,6 +397,28 @@ def test_records_of_nobody_are_admitted_at_the_price_of_all_that_one_person_has(
     assert ledger.balance("bounded").spent.rho - before == pytest.approx(9 * plan.privacy.rho)
 
 
+def test_advice_on_another_number_of_records_can_be_followed(folder: Path) -> None:
+    """A study without persons was told to add `max_rows` alone, which is no study."""
+    study, homes = folder / "study.toml", folder / "homes.csv"
+    persons = STUDY.replace('unit = "household"\n', "").replace("zcdp = 0.5", "zcdp = 0.01")
+    nobody = persons.partition("[people]")[0] + persons[persons.index("[ledger]") :]
+    advice = {
+        (persons, nobody): 'Write [people] person = "id" and max_rows = 3 in the study',
+        (nobody, persons): "Leave [people] out of the study",
+        (persons.replace("= 3", "= 1"), persons): "Write [people] max_rows = 1 in the study",
+    }
+    ledger = nz.Ledger(folder / "a.ledger")
+    for number, ((first, second), told) in enumerate(advice.items()):
+        dataset, name = f'dataset = "{number} homes"', f"{number} homes"
+        ledger.open_dataset(name, nz.zCDP(1.0))
+        for step, text in enumerate((first, second, first)):  # refused, then as it was advised
+            study.write_text(text.replace('dataset = "homes"', dataset), encoding="utf-8")
+            out = folder / f"{number}-{step}"
+            result = CliRunner().invoke(main, ["release", str(study), str(homes), "-o", str(out)])
+            assert (result.exit_code, told in result.output) == (int(step == 1), step == 1)
+        assert len(ledger.entries(name)) == 2
+
+
 def test_records_by_hand_and_of_earlier_programs_close_nothing(folder: Path) -> None:
     schema = nz.Schema.from_sizes({"age": 10})
     ledger = nz.Ledger(folder / "a.ledger")
@@ -367,6 +428,10 @@ def test_records_by_hand_and_of_earlier_programs_close_nothing(folder: Path) -> 
     plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.01))
     plan.release({"age": [7] * 50}, ledger=ledger, dataset="homes")
     assert not any(entry.owned for entry in ledger.entries())
+    ledger.open_dataset("early", nz.zCDP(1.0))
+    act = replace(act, dataset="early")  # which says nothing of whose records it counted
+    ledger._history.add(lambda _: act)
+    plan.release({"age": [7] * 2, "who": [1, 2]}, person="who", ledger=ledger, dataset="early")
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -136,3 +136,19 @@ def test_cells_are_impossible_or_not() -> None:
         release().valid(impossible={("a", "b"): halves})
     found = release().valid(total=20, impossible={("a", "b"): [[1.0, 0.0]] * 3})
     assert not found.values("a", "b")[:, 0].any()
+
+
+def test_valid_tables_of_rows_that_are_too_many_to_be_compared() -> None:
+    """They were refused, with tables to name instead that were refused too."""
+    schema = nz.Schema.from_sizes({"a": 66, "b": 66, "c": 3})
+    both = nz.Query(schema, {"a": nz.Prefix(), "b": nz.Prefix()})
+    asked = nz.Workload([both, nz.Query(schema, ["c"])])
+    plan = nz.plan(asked, budget=nz.zCDP(0.5), planner="workload")
+    assert "need not agree" in str(plan)
+    made = plan.release({name: [0, 1, 2, 1] * 99 for name in "abc"}, seed=4)
+    for tables in ([["c"]], ["a"], [["a"], ["b"], ["c"]]):
+        valid = made.valid(tables=tables)
+        total = float(np.sum(valid.answer(nz.Query(schema, []))))
+        for one in valid.tables:
+            found = np.asarray(valid.tables[one])
+            assert (found >= 0).all() and found.sum() == pytest.approx(total)

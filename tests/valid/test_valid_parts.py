@@ -112,7 +112,7 @@ def test_small_tables_of_one_shape_at_once(monkeypatch: pytest.MonkeyPatch) -> N
             gap = found.sum(axis=others) - family.expand(residuals, facet)
             np.testing.assert_allclose(dual.part(gradient, table, facet), gap, atol=1e-12)
     assert value == pytest.approx(-known, rel=1e-12)
-    monkeypatch.setattr("noiseplan.valid.alike_tables.SMALL", 0)
+    monkeypatch.setattr("noiseplan.valid.solver.SMALL", 0)
     single = Dual(problem)
     assert not single._alike
     np.testing.assert_allclose(single.evaluate(point)[1], gradient, atol=1e-12)

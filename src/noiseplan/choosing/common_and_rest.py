@@ -8,25 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.choosing.integer_cost_matrix import (
-    REAL_ROWS,
-    Carrier,
-    cost_of,
-    rest_cost,
-)
-from noiseplan.choosing.loewner import (
-    common_of_costs,
-    intersection,
-    positive_part,
-    pseudo_inverse,
-    symmetric,
-)
+from noiseplan.choosing.loewner import common_of_costs, intersection, pseudo_inverse
 from noiseplan.choosing.mechanism_family import SAME, Family
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise.discrete import WIDEST_VARIANCE
+from noiseplan.optimize.integer_cost_matrix import positive_part, symmetric
+from noiseplan.planning.measured_numbers import REALS, Numbers
 from noiseplan.schema import Schema
 
 # The common cost matrix is taken this share smaller; noise of the rest may grow by so much for it.
@@ -35,26 +25,30 @@ MOST_OVER: Final = 1 + 1e-4
 # By so much where nothing else is possible: the release then states the variances it really has.
 LAST_OVER: Final = 1.25
 
+# Cells over which matrices are preferred to other ways, and those over which they are all there is:
+# some ten seconds and half a gigabyte.
+EXPLICIT_CELLS, MOST_CELLS = 1024, 2048
+
 
 @dataclass(frozen=True)
 class ByMatrices(Family[Mechanism]):
     """Any mechanisms over a small domain, by their cost matrices (`loewner`)."""
 
     nested = False
-    rows: Carrier
+    numbers: Numbers
 
     def common(self, mechanisms: Sequence[Mechanism], sequential: bool = False) -> Mechanism:
         costs = [cost_of(mechanism) for mechanism in mechanisms]
-        return common_rows_of(mechanisms[0].schema, costs, self.rows, sequential)
+        return common_rows_of(mechanisms[0].schema, costs, self.numbers, sequential)
 
     def span(self, mechanisms: Sequence[Mechanism]) -> Mechanism | None:
-        return self.rows.span(lambda: _in_all(mechanisms))
+        return self.numbers.span(lambda: _in_all(mechanisms))
 
     def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
-        return rest_rows(target.schema, cost_of(target), cost_of(have), self.rows)
+        return rest_rows(target.schema, cost_of(target), cost_of(have), self.numbers)
 
     def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
-        return ByMatrices(REAL_ROWS).common([target, have])
+        return ByMatrices(REALS).common([target, have])
 
     def covers(self, target: Mechanism, united: Mechanism) -> bool:
         return True  # whatever they told beside it would show in their cost matrix
@@ -91,30 +85,30 @@ def faint(target: Mechanism) -> bool:
 
 
 def common_rows_of(
-    schema: Schema, costs: Sequence[Array], carrier: Carrier, sequential: bool = False
+    schema: Schema, costs: Sequence[Array], numbers: Numbers, sequential: bool = False
 ) -> DenseMechanism:
     """What mechanisms with these cost matrices have in common; from the back, if one after the
     other will be passed over."""
     if not sequential:
-        return carrier.carry(schema, _below(costs), costs[0])
+        return carried(numbers, schema, _below(costs), costs[0])
     link = costs[-1]
     for cost in reversed(costs[:-1]):
-        found = carrier.carry(schema, _below([cost, link]), cost)
+        found = carried(numbers, schema, _below([cost, link]), cost)
         link = cost_of(found)
     return found
 
 
 def rest_rows(
-    schema: Schema, wanted: Array, paid: Array, carrier: Carrier
+    schema: Schema, wanted: Array, paid: Array, numbers: Numbers
 ) -> DenseMechanism | None:
     """What is left of a cost matrix; nobody pays more than its largest diagonal entry."""
     room = np.diagonal(wanted).max() - np.diagonal(paid)
     fewest: tuple[float, DenseMechanism] | None = None
-    for negligible in carrier.negligible:
+    for negligible in numbers.negligible:
         missing = rest_cost(wanted, paid, negligible)
         if not missing.any():
             return None
-        found = carrier.carry(schema, missing, wanted, room)
+        found = carried(numbers, schema, missing, wanted, room)
         over = times_over(np.diagonal(cost_of(found)), room)
         if fewest is None or over < fewest[0]:
             fewest = over, found
@@ -172,3 +166,55 @@ def _measured_exactly(mechanism: Mechanism, counts: Array) -> Measurements:
         return np.array([tensor.sum(axis=out) for out in axes])
 
     return mechanism.floating().measure(marginals, lambda shape, noise: np.zeros(shape))
+
+
+# ---------------------------------------------------------------------- cost matrices
+
+
+def carried(
+    numbers: Numbers, schema: Schema, cost: Array, within: Array, room: Array | None = None
+) -> DenseMechanism:
+    """A mechanism whose cost matrix is this one; in integers, slightly below it.
+
+    `within` is a cost matrix whose row space contains this one's: nothing outside of it is
+    measured. `room` is what every cell may still pay, where they differ.
+    """
+    rows, sigma2 = np.zeros((0, len(cost))), 1.0
+    if cost.any():
+        rows, sigma2 = numbers.rows_of_cost(cost, within, room)
+    return DenseMechanism(schema, rows, numbers.noise(sigma2))
+
+
+def rest_cost(target: Array, have: Array, negligible: float) -> Array:
+    """The positive part of target − have, relative to the target: what is still to be measured.
+
+    Shares of a direction's precision that are `negligible` are not.
+
+    Notes
+    -----
+    In coordinates in which the target is the identity its eigenvalues are the shares of each
+    direction's precision that are missing; none is negative where `have` is common to both.
+    """
+    values, vectors = positive_part(target)
+    across, back = vectors / np.sqrt(values), vectors * np.sqrt(values)
+    shares, turn = np.linalg.eigh(symmetric(across.T @ (target - have) @ across))
+    keep = shares > negligible
+    rows = back @ turn[:, keep]
+    return symmetric((rows * np.minimum(shares[keep], 1.0)) @ rows.T)
+
+
+def cost_of(mechanism: Mechanism) -> Array:
+    """BᵀΣ⁻¹B over the domain; raises `PlanError` where that is too large to write down."""
+    require_few_cells(mechanism.schema.size)
+    return symmetric(mechanism.cost_matrix())
+
+
+def require_few_cells(size: int, why: str = "") -> None:
+    """Refuse a domain over which no matrix is written down, and say what goes to any size."""
+    if size > MOST_CELLS:
+        raise PlanError(
+            why
+            + f"explicit matrices go up to {MOST_CELLS:,} cells, and the schema has {size:,}; "
+            + "plans of any size go together where both have "
+            + setting("planner", "residual")
+        )

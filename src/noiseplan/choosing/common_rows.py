@@ -19,8 +19,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.planning.certificates import Stated
 from noiseplan.planning.free_split import optimise_total
-from noiseplan.planning.integers import to_integers
-from noiseplan.planning.measured_numbers import numbers_of
+from noiseplan.planning.measured_numbers import numbers_of, to_integers
 from noiseplan.planning.objectives import (
     PNormVariance,
     TotalVariance,
@@ -82,7 +81,7 @@ class Together:
         ]
         design = prepare(workload, np.concatenate(scaled))
         starts = np.cumsum([0, *(len(plan.workload) for plan in plans)])
-        first = np.unique(design.roles.type_of_query, return_index=True)[1]
+        first = design.roles.type_first
         number = np.searchsorted(starts, first, side="right") - 1
         return cls(design, number, np.concatenate(own)[first], starts)
 
@@ -127,7 +126,8 @@ def _bits(together: Together, plans: Sequence[Plan], solutions: Sequence[Solutio
 
 def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: int) -> Plan:
     aim = _aim(together, k, plan)
-    made = make_residual(aim, solution, plan.mechanism.noise.exact, least=False, bits=(bits,))
+    numbers = numbers_of(plan.mechanism.noise)
+    made = make_residual(aim, solution, numbers, least=False, bits=(bits,))
     cost = person_cost(made.privacy.pcost, plan.max_rows)
     privacy = replace(made.privacy, pcost=cost, whose=plan.privacy.whose)
     if privacy.pcost > plan.privacy.pcost:  # fail closed

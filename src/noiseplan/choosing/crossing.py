@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from noiseplan.choosing.common_and_rest import (
+    EXPLICIT_CELLS,
     LAST_OVER,
     common_rows_of,
     faint,
@@ -26,8 +27,7 @@ from noiseplan.choosing.common_and_rest import (
     rest_rows,
     times_over,
 )
-from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS, REAL_ROWS, Carrier
-from noiseplan.choosing.loewner import intersection, positive_part
+from noiseplan.choosing.loewner import intersection
 from noiseplan.choosing.mechanism_family import SAME, Family
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -37,6 +37,8 @@ from noiseplan.mechanisms.crossed import CrossedMechanism, Part
 from noiseplan.mechanisms.crossed_pieces import as_floats, scale_of
 from noiseplan.mechanisms.crossed_queries import Frame, Set
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.optimize.integer_cost_matrix import positive_part
+from noiseplan.planning.measured_numbers import REALS, Numbers
 
 
 def frame_of(mechanisms: Sequence[Mechanism]) -> Frame:
@@ -70,16 +72,16 @@ class ByCrossing(Family[Mechanism]):
 
     nested = False
     frame: Frame
-    carrier: Carrier
+    numbers: Numbers
     _known: WeakKeyDictionary[Mechanism, dict[Set, Array]] = field(
         default_factory=WeakKeyDictionary, compare=False, repr=False
     )
 
     @classmethod
-    def of(cls, mechanisms: Sequence[Mechanism], carrier: Carrier) -> ByCrossing:
+    def of(cls, mechanisms: Sequence[Mechanism], numbers: Numbers) -> ByCrossing:
         """Refused where a plan is priced by more than its cells in D: the price must hold for what
         is measured in two steps, too."""
-        family = cls(frame_of(mechanisms), carrier)
+        family = cls(frame_of(mechanisms), numbers)
         for mechanism in mechanisms:
             if family.cell_costs(mechanism).max() > mechanism.record_cost("add-remove") * (
                 1 + SAME
@@ -127,19 +129,19 @@ class ByCrossing(Family[Mechanism]):
     # ------------------------------------------------------------------ what is in common
 
     def common(self, mechanisms: Sequence[Mechanism], sequential: bool = False) -> Mechanism:
-        return self._common(mechanisms, self.carrier, sequential)
+        return self._common(mechanisms, self.numbers, sequential)
 
     def _common(
-        self, mechanisms: Sequence[Mechanism], carrier: Carrier, sequential: bool = False
+        self, mechanisms: Sequence[Mechanism], numbers: Numbers, sequential: bool = False
     ) -> CrossedMechanism:
         """Sets that some do not measure are not in common."""
         costs, cells = [self.costs(m) for m in mechanisms], self.frame.cells
         sets = [split for split in costs[0] if all(split in other for other in costs)]
         grams = {split: [each[split] for each in costs] for split in sets}
-        return self._made(_each(grams, lambda g: common_rows_of(cells, g, carrier, sequential)))
+        return self._made(_each(grams, lambda g: common_rows_of(cells, g, numbers, sequential)))
 
     def span(self, mechanisms: Sequence[Mechanism]) -> Mechanism | None:
-        return self.carrier.span(lambda: self._in_all(mechanisms))
+        return self.numbers.span(lambda: self._in_all(mechanisms))
 
     def _in_all(self, mechanisms: Sequence[Mechanism]) -> CrossedMechanism:
         """Rows of the directions that all measure, of every set."""
@@ -155,7 +157,7 @@ class ByCrossing(Family[Mechanism]):
         wanted, paid, cells = self.costs(target), self.costs(have), self.frame.cells
         nothing = np.zeros((cells.size, cells.size))
         grams = {split: [gram, paid.get(split, nothing)] for split, gram in wanted.items()}
-        found = self._made(_each(grams, lambda g: rest_rows(cells, g[0], g[1], self.carrier)))
+        found = self._made(_each(grams, lambda g: rest_rows(cells, g[0], g[1], self.numbers)))
         if not found.numbers:
             return None
         whole, before = self.cell_costs(target), self.cell_costs(have)
@@ -166,7 +168,7 @@ class ByCrossing(Family[Mechanism]):
         return replace(found, parts_of=tuple(parts))
 
     def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
-        return self._common([target, have], REAL_ROWS)
+        return self._common([target, have], REALS)
 
     # ------------------------------------------------------------------ put together
 

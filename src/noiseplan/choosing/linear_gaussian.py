@@ -25,16 +25,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noiseplan.choosing.loewner import (
-    Convention,
-    common_of_costs,
-    positive_part,
-    pseudo_inverse,
-    root_rows,
-    symmetric,
-)
+from noiseplan.choosing.loewner import Convention, common_of_costs, pseudo_inverse
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.integer_cost_matrix import positive_part, root_rows, symmetric
 from noiseplan.privacy import Guarantee
 
 # C_a − C_b counts as semidefinite if no eigenvalue is below this share of C_a's size.

@@ -14,31 +14,12 @@ import numpy as np
 from noiseplan.choosing.least_trace import least_trace
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.integer_cost_matrix import positive_part, symmetric
 
 Convention = Literal["orthonormal", "free"]
 
-# Eigenvalues below this share of the largest are rounding: the matrix has no such direction.
-RANK: Final = 1e-10
 # A direction that leaves a row space by less than this (a sine) lies in it.
 INSIDE: Final = 1e-7
-
-
-def symmetric(matrix: Array) -> Array:
-    """The matrix without the asymmetry that rounding leaves."""
-    return np.asarray((matrix + matrix.T) / 2)
-
-
-def positive_part(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues above rounding and their eigenvectors (as columns) of a semidefinite matrix."""
-    values, vectors = np.linalg.eigh(symmetric(matrix))
-    keep = values > RANK * max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
-    return values[keep], vectors[:, keep]
-
-
-def root_rows(matrix: Array) -> Array:
-    """B (rank × d) with BᵀB = C for a semidefinite C: one row √λ v for each eigenvalue λ."""
-    values, vectors = positive_part(matrix)
-    return np.asarray((vectors * np.sqrt(values)).T)
 
 
 def pseudo_inverse(matrix: Array) -> Array:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noiseplan.choosing.confidence_region import Region
-from noiseplan.choosing.hit_and_run import FEWEST, drawn
-from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS, cost_of
+from noiseplan.choosing.common_and_rest import EXPLICIT_CELLS, cost_of
+from noiseplan.choosing.confidence_region import FEWEST, Region, drawn
 from noiseplan.choosing.workload_answers import estimates, require_all, variances
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from noiseplan.choosing.common_and_rest import ByMatrices
+from noiseplan.choosing.common_and_rest import EXPLICIT_CELLS, ByMatrices, require_few_cells
 from noiseplan.choosing.crossing import ByCrossing
-from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS, carrier_of, require_few_cells
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
 from noiseplan.errors import PlanError, setting
 from noiseplan.mechanisms.base import ONE_MATRIX, Mechanism
+from noiseplan.planning.measured_numbers import numbers_of
 
 
 def family_for(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
@@ -27,7 +27,7 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
             return ByPrecisions()
         if not explicit and neighbours == "add-remove":
             try:
-                return ByCrossing.of(mechanisms, carrier_of(mechanisms[0].noise))
+                return ByCrossing.of(mechanisms, numbers_of(mechanisms[0].noise))
             except PlanError:
                 if not same_bases:
                     raise
@@ -45,7 +45,7 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
     require_few_cells(size, different + ", and ")
     for mechanism in mechanisms:
         mechanism.unit_rows()  # refused by those that have none
-    return ByMatrices(carrier_of(mechanisms[0].noise))
+    return ByMatrices(numbers_of(mechanisms[0].noise))
 
 
 def _same_rows(mechanisms: Sequence[Mechanism]) -> tuple[bool, str]:

@@ -12,7 +12,7 @@ import click
 
 from noiseplan.cli._common import CONTEXT
 from noiseplan.console import say
-from noiseplan.counting.headers import SEPARATORS, sixteen_bits
+from noiseplan.counting.text_files import SEPARATORS, sixteen_bits
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
 from noiseplan.study import StudyError
 from noiseplan.study.template import Column, read_column, study_text, unknown_column

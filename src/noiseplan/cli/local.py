@@ -16,7 +16,7 @@ from noiseplan.cli import InOrder
 from noiseplan.cli._common import CONTEXT, outside_option, study_argument
 from noiseplan.cli.answer import answer_options, require_question, show_answer
 from noiseplan.console import say
-from noiseplan.counting.headers import read_header
+from noiseplan.counting.text_files import read_header
 from noiseplan.errors import DataError, QueryError, StorageError
 from noiseplan.privacy import PureDP
 from noiseplan.schema.spelling import AS_USUAL, Spelling, misread

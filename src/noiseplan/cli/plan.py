@@ -52,7 +52,7 @@ def command(
         if page is not None:
             write_report(read, plan, page)
         from noiseplan.words.plan import NO_DATA
-        from noiseplan.words.telling import telling
+        from noiseplan.words.printed import telling
 
         told = telling(plan)
         if as_json:

@@ -53,7 +53,7 @@ def command(
     released, so it costs no privacy.
     """
     from noiseplan.report import report_page
-    from noiseplan.report.file_links import file_links
+    from noiseplan.report.offline_page import file_links
     from noiseplan.storage.files import read_json
 
     release = open_release(folder)

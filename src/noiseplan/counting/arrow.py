@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.telling import UNREADABLE, refused
+from noiseplan.counting.refusals import UNREADABLE, refused
 
 Codes: TypeAlias = list[NDArray[np.unsignedinteger]]
 

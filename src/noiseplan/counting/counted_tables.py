@@ -14,7 +14,7 @@ from noiseplan.counting.counter import Sums
 from noiseplan.counting.merged_tables import Members, cells, maximal
 from noiseplan.counting.projectable import Countable, Counts, Projectable, checked_sets
 from noiseplan.counting.records import Records
-from noiseplan.counting.telling import reading
+from noiseplan.counting.refusals import reading
 
 # Cells held at a time, 256 MiB of counts. Where more are wanted the data are passed over again.
 _HELD: Final = 1 << 25

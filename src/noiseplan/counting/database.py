@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from noiseplan.counting.arrow import code_batches
 from noiseplan.counting.encode import SEARCHED, Refusals, check_columns, folded
 from noiseplan.counting.expressions import Column, literal, quoted, written_as_usual
-from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.person_cap import PersonCap, Sieve
 from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.records import Block, Stream
-from noiseplan.counting.telling import UNREADABLE, cause, refused
-from noiseplan.counting.text_files import TextFile
+from noiseplan.counting.refusals import UNREADABLE, cause, refused
+from noiseplan.counting.text_files import Header, TextFile, read_header
 from noiseplan.engine import engine
 from noiseplan.errors import DataError, remedy
 from noiseplan.paths import checked_path, near_files

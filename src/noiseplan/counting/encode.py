@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from noiseplan.counting.counter import code_dtype
 from noiseplan.counting.person_cap import PersonCap
-from noiseplan.counting.telling import UNDECLARED, UNREADABLE, details_are_shown, refused
+from noiseplan.counting.refusals import UNDECLARED, UNREADABLE, details_are_shown, refused
 from noiseplan.errors import DataError, remedy
 from noiseplan.schema import Attribute, Binned, Categorical, Hierarchical, Schema
 from noiseplan.schema.encoding import is_missing
@@ -31,7 +31,7 @@ class Refusals:
     Privacy
     -------
     The message of :meth:`raise_any` names columns. Values and row counts of the confidential table
-    are told only to a custodian who asks for them (:mod:`noiseplan.counting.telling`).
+    are told only to a custodian who asks for them (:mod:`noiseplan.counting.refusals`).
     """
 
     def __init__(self, schema: Schema) -> None:

@@ -16,7 +16,7 @@ from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.persons import array_of_persons, joined_persons, texts_of_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Block, Records, Stream, gathered
-from noiseplan.counting.telling import NO_RECORDS, cause, refused, unreadable
+from noiseplan.counting.refusals import NO_RECORDS, cause, refused, unreadable
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Schema
 

@@ -31,9 +31,9 @@ from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.persons import joined_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Block, Stream
+from noiseplan.counting.refusals import reading
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
-from noiseplan.counting.telling import reading
 from noiseplan.errors import DataError, remedy
 from noiseplan.progress import waiting
 from noiseplan.schema import Attribute, Binned, Label, Ordinal, Schema

@@ -44,11 +44,8 @@ def named_table(source: str, table: str | None, query: str | None) -> Iterator[o
     if (table is None) == (query is None):
         raise DataError("name what to count: one of --table NAME and --query 'SELECT …'.")
     if source.startswith(VARIABLE):
-        connection = _connected(source.removeprefix(VARIABLE))
-        try:
+        with _open(_connected(source.removeprefix(VARIABLE))) as connection:
             yield _chosen(connection, table, query)
-        finally:
-            connection.disconnect()
         return
     if "://" in source:
         raise DataError(
@@ -58,11 +55,8 @@ def named_table(source: str, table: str | None, query: str | None) -> Iterator[o
     path = checked_path(source, DataError)
     start = _start(path)
     if start.startswith(_SQLITE):
-        connection = _sqlite(path)
-        try:
+        with _open(_sqlite(path)) as connection:
             yield _chosen(connection, table, query)
-        finally:
-            connection.disconnect()
     elif start[8:12] == _DUCKDB:
         with _duckdb_fault(path), engine(path) as opened:
             yield opened.sql(f"FROM {_written(table)}" if table else f"FROM ({query}) AS asked")
@@ -71,6 +65,15 @@ def named_table(source: str, table: str | None, query: str | None) -> Iterator[o
             f"{str(path)!r} is no DuckDB or SQLite database; files of text and Parquet are counted "
             f"without --table and --query, and other databases by env:NAME."
         )
+
+
+@contextmanager
+def _open(connection: Any) -> Iterator[Any]:
+    """A connection that is closed after the block, whatever happens in it."""
+    try:
+        yield connection
+    finally:
+        connection.disconnect()
 
 
 def _start(path: Path) -> bytes:

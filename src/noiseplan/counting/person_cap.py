@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.telling import NOBODY as NOBODYS
-from noiseplan.counting.telling import UNREADABLE, refused
+from noiseplan.counting.refusals import NOBODY as NOBODYS
+from noiseplan.counting.refusals import UNREADABLE, refused
 from noiseplan.errors import DataError
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.expressions import literal
-from noiseplan.counting.telling import UNREADABLE, refused
+from noiseplan.counting.refusals import UNREADABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema.encoding import is_missing
 from noiseplan.texts import UNSEEN
@@ -62,11 +62,14 @@ _CONTROLS: Final = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # all but those that
 # Letters whose capitals are several, by the small letters of those: ß, ﬁ, Greek ones with an iota.
 _SPANS: Final = ((0xDF, 0xE0), (0x149, 0x14A), (0x587, 0x588), (0x1E9A, 0x1E9B), (0x1F80, 0x1FFD),
                  (0xFB00, 0xFB18))  # fmt: skip
-_SEVERAL: Final = [
-    (letter, normalize("NFC", letter.upper().lower()))
+_SEVERAL: Final = {
+    letter: written
     for letter in (chr(code) for span in _SPANS for code in range(*span))
     if len(normalize("NFC", letter.upper())) > 1
-]
+    and (written := normalize("NFC", letter.upper().lower())) != letter
+}
+# Most are a Greek letter and an iota: these are written in one step, each of the others in its own.
+_WITH_IOTA: Final = {letter: text[0] for letter, text in _SEVERAL.items() if text[1:] == "ι"}
 _CANONICAL: Final = "0|-?[1-9][0-9]*"
 _NUMBER: Final = (
     "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)"
@@ -132,8 +135,15 @@ def _canonical(step: DuckDBPyRelation, others: str) -> DuckDBPyRelation:
     step = step.project(
         f"{others}, CASE WHEN {plain} THEN lower(spelled) ELSE {small} END AS small"
     )
-    single = reduce(lambda t, each: "replace({}, '{}', '{}')".format(t, *each), _SEVERAL, "small")
-    several = f"regexp_matches(small, '[{''.join(letter for letter, _ in _SEVERAL)}]')"
+    others_apart = [pair for pair in _SEVERAL.items() if pair[0] not in _WITH_IOTA]
+    single = reduce(
+        lambda t, each: "replace({}, '{}', '{}')".format(t, *each), others_apart, "small"
+    )
+    letters, bare = "".join(_WITH_IOTA), "".join(_WITH_IOTA.values())
+    single = (
+        f"translate(regexp_replace({single}, '([{letters}])', '\\1ι', 'g'), '{letters}', '{bare}')"
+    )
+    several = f"regexp_matches(small, '[{''.join(_SEVERAL)}]')"
     step = step.project(
         f"{others}, CASE WHEN strlen(small) > length(small) AND {several} THEN {single} "
         f"ELSE small END AS written"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.person_cap import ChosenRecords
-from noiseplan.counting.telling import reading
+from noiseplan.counting.refusals import reading
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from noiseplan.counting.counter import Counter, code_dtype
 from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.projectable import Countable
-from noiseplan.counting.telling import UNCOUNTABLE, refused
+from noiseplan.counting.refusals import UNCOUNTABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.progress import waiting
 from noiseplan.schema import Schema

@@ -18,8 +18,8 @@ from noiseplan.counting.person_cap import ChosenRecords, PersonCap
 from noiseplan.counting.persons import array_of_persons
 from noiseplan.counting.projectable import Countable, Projectable
 from noiseplan.counting.records import Records
+from noiseplan.counting.refusals import UNCOUNTABLE, reading, refused
 from noiseplan.counting.spark import SparkSource
-from noiseplan.counting.telling import UNCOUNTABLE, reading, refused
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.counting.text_files import TextFile
 from noiseplan.errors import DataError

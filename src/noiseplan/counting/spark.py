@@ -23,8 +23,8 @@ from noiseplan.counting.person_cap import CHOSEN, NOBODY, ROUNDED, PersonCap, Si
 from noiseplan.counting.persons import check_kind
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Block
+from noiseplan.counting.refusals import details_are_shown, reading
 from noiseplan.counting.sparse_counts import Parcel
-from noiseplan.counting.telling import details_are_shown, reading
 from noiseplan.progress import waiting
 from noiseplan.schema import Schema
 

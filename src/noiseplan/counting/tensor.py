@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseplan.counting.projectable import checked_sets
-from noiseplan.counting.telling import TOO_MANY, UNCOUNTABLE, refused
+from noiseplan.counting.refusals import TOO_MANY, UNCOUNTABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 

@@ -143,11 +143,14 @@ class Shape:
     def levels(self) -> int:
         return len(self.parents) + 1
 
+    @cached_property
+    def _starts(self) -> list[IntArray]:
+        """Where the children of each node begin."""
+        return [np.flatnonzero(np.diff(parent, prepend=-1)) for parent in self.parents]
+
     def sums(self, level: int, values: Array) -> Array:
         """Σ over the children of each node, of numbers (…, nodes of this level)."""
-        parent = self.parents[level - 1]
-        starts = np.flatnonzero(np.diff(parent, prepend=-1))
-        return np.asarray(np.add.reduceat(values, starts, axis=-1))
+        return np.asarray(np.add.reduceat(values, self._starts[level - 1], axis=-1))
 
 
 @dataclass(frozen=True, eq=False)

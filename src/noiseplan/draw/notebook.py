@@ -18,8 +18,8 @@ from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.release.answers import Answer, shown_columns
 from noiseplan.texts import counted
-from noiseplan.words import compared, plan, release
-from noiseplan.words.telling import telling
+from noiseplan.words import compared, plan
+from noiseplan.words.printed import headline, named_facts, telling
 
 if TYPE_CHECKING:
     from noiseplan.comparing.comparison import Comparison
@@ -124,8 +124,8 @@ def release_html(made: Release) -> Markup:
         return _framed(element("pre", str(made)))
     private = made.provenance.private
     warning = "" if private else element("p", f"Not for publishing: {made.brand}", class_="warn")
-    facts = release.named_facts(made)
-    return _framed(_head(release.headline(made)), warning, _facts(facts))
+    facts = named_facts(made)
+    return _framed(_head(headline(made)), warning, _facts(facts))
 
 
 def answer_html(answer: Answer | Statistic) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from noiseplan.errors import BudgetError, Message, NoiseplanError, remedy
+from noiseplan.errors import BudgetError, Message, NoiseplanError, PlanError, remedy
 from noiseplan.ledger.balance import Balance, cost_text, left_text, times
 from noiseplan.ledger.currencies import CURRENCIES
 from noiseplan.privacy import Budget, Guarantee, zCDP
@@ -13,6 +13,7 @@ from noiseplan.privacy.rounding import text_down
 
 if TYPE_CHECKING:
     from noiseplan.ledger.events import Reserved
+    from noiseplan.ledger.state import Entry
 
 BETWEEN: Final = ";\n  "
 
@@ -206,11 +207,20 @@ def _exceeded(
     return BETWEEN.join(lines) + BETWEEN + _advice(asked, balance, max_rows, currency)
 
 
-def other_unit(asked: Reserved, balance: Balance) -> BudgetError:
-    """Why a release for so many records of a person is not charged beside those for others."""
+def other_unit(asked: Reserved, balance: Balance, of_nobody: bool = False) -> BudgetError:
+    """Why a release for so many records of a person is not charged beside those for others.
+
+    `of_nobody`: whether it was not said before whose records they were.
+    """
     priced, found = _unit(asked.records, asked.whose), balance.unit or "one record"
     rows, dataset = balance.max_rows, balance.dataset
-    advice = remedy("plan with rows", f"Plan with max_rows={rows}", rows)
+    planned = f"Plan with max_rows={rows}"
+    if of_nobody:  # one record of each person would be refused next
+        advice = remedy("plan for records", "Plan without max_rows, and release without person")
+    elif asked.records == 1:  # whose records they are may not have been said yet
+        advice = remedy("plan for people", planned, rows)
+    else:
+        advice = remedy("plan with rows", planned, rows)
     if balance.neighbours == "add-remove":
         bound = f"ledger.change_budget({dataset!r}, …, reason=…, max_rows=…)"
         advice += (
@@ -238,6 +248,34 @@ def other_people(unit: str, balance: Balance) -> BudgetError:
         f"a {first} as before: "
         + remedy("plan with unit", f"plan.with_unit({first!r}).release(data, person=…)", first)
     )
+
+
+def nobody_after_persons(entry: Entry) -> PlanError:
+    """Why records of nobody are not counted where one record of each person was."""
+    return PlanError(
+        f"dataset {entry.dataset!r} was charged for a {entry.unit} of whom one record counts "
+        f"({_named(entry)}), and it is not said whose these records are: all of one {entry.unit} "
+        f"would count. Nothing was spent. Name the column, "
+        + remedy("name person", "release(data, person='id')")
+        + "; where each record is another's, one of row numbers"
+    )
+
+
+def persons_after_nobody(entry: Entry, unit: str) -> PlanError:
+    """Why one record of each person is not counted where records of nobody were."""
+    bound = f"ledger.change_budget({entry.dataset!r}, …, reason=…, max_rows=…)"
+    return PlanError(
+        f"dataset {entry.dataset!r} was charged for single records, without saying whose they are "
+        f"({_named(entry)}): all of one {unit} counted there, and here one does, so that the costs "
+        f"do not add up. Nothing was spent. Put on record how many records one {unit} has in the "
+        f"data at most, 1 where each is another's: "
+        + remedy("bound rows", bound, entry.dataset)
+        + " converts all costs to so many"
+    )
+
+
+def _named(entry: Entry) -> str:
+    return f"entry {entry.id} of {entry.time[:10]}"
 
 
 def change_budget(dataset: str, budget: str = "…") -> Message:

@@ -76,7 +76,8 @@ class Reserved:
     has those records where that is no person, or one record of each counts, and `tables` what the
     release publishes: of each table its name and its attributes, of many the first. `pieces` is
     what these tables determine: of each piece the numbers of its tables and texts of
-    `release.told_tables`.
+    `release.told_tables`. `of_nobody` is true where it was not said whose records were counted, so
+    that all of a person may have been.
     """
 
     kind: ClassVar = "reserved"
@@ -89,6 +90,7 @@ class Reserved:
     unit: str | None = field(default=None, repr=False)
     tables: Tables | None = field(default=None, repr=False)
     pieces: Tables | None = field(default=None, repr=False)
+    of_nobody: bool | None = field(default=None, repr=False)
 
     @property
     def records(self) -> int:
@@ -227,6 +229,14 @@ class Fields:
         """Who has the records, or None where the field is not there."""
         return checked_unit(self.take(name, str)) if name in self._left else None
 
+    def true_if_there(self, name: str) -> bool | None:
+        """That something is so, or None where the field is not there."""
+        if name not in self._left:
+            return None
+        if not self.take(name, bool):
+            raise ValueError(f"{name} is False, which a row says by leaving it out")
+        return True
+
     def tables_if_there(self, name: str) -> Tables | None:
         """Lists of texts, or None where the field is not there."""
         if name not in self._left:
@@ -301,6 +311,7 @@ READERS: Final[dict[Any, Callable[[Fields, str], Any]]] = {
     bool: lambda fields, name: fields.take(name, bool),
     int | None: Fields.whole_if_there,
     str | None: Fields.unit_if_there,
+    bool | None: Fields.true_if_there,
     Tables | None: Fields.tables_if_there,
     Neighbours: Fields.neighbours,
     Guarantee: Fields.guarantee,

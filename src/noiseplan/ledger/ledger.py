@@ -14,7 +14,7 @@ from noiseplan.errors import BudgetError, remedy
 from noiseplan.ledger import export, text_checks
 from noiseplan.ledger.balance import Balance, Limits
 from noiseplan.ledger.chain import Head, Record
-from noiseplan.ledger.errors import LedgerError, other_people
+from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.events import (
     Act,
     Changed,
@@ -225,10 +225,8 @@ class Ledger:
         factors: list[int] = []
 
         def decide(books: Books) -> Act:
-            balance = books.balance(act.dataset)
-            if act.tables is not None and balance.units and act.whose not in balance.units:
-                raise other_people(act.whose, balance)
-            factors.append(balance.factor(act.records))
+            books.require_same_people(act)  # others may have charged since it was asked
+            factors.append(books.balance(act.dataset).factor(act.records))
             return act
 
         record = self._history.add(decide)
@@ -256,6 +254,11 @@ class Ledger:
         with self._history.current() as books:
             books.check(act)
             return books.balance(act.dataset)
+
+    def require_same_people(self, act: Reserved) -> None:
+        """Refuse a charge for other people than those of earlier ones; see `spend`."""
+        with self._history.current() as books:
+            books.require_same_people(act)
 
     def note_refusal(
         self,

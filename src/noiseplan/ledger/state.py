@@ -20,7 +20,10 @@ from noiseplan.ledger.errors import (
     LedgerError,
     UnknownDataset,
     change_budget,
+    nobody_after_persons,
+    other_people,
     other_unit,
+    persons_after_nobody,
     refusal,
 )
 from noiseplan.ledger.events import (
@@ -78,6 +81,8 @@ class Entry:
         What these tables determine, as a later release reads it to tell what will disagree.
     owned
         Whether it is on record whose records were counted.
+    of_nobody
+        Whether it is on record that nobody said whose they were: all of a person may have counted.
 
     Examples
     --------
@@ -111,6 +116,7 @@ class Entry:
     tables: Tables = field(default=(), repr=False)
     pieces: Tables = field(default=(), repr=False)
     owned: bool = field(default=False, repr=False)
+    of_nobody: bool = field(default=False, repr=False)
 
     @classmethod
     def charged(cls, record: Record, act: Reserved, factor: int = 1) -> Entry:
@@ -128,6 +134,7 @@ class Entry:
             tables=act.tables or (),
             pieces=act.pieces or (),
             owned=act.unit is not None,
+            of_nobody=bool(act.of_nobody),
         )
 
     @property
@@ -314,6 +321,22 @@ class Books:
             f"cannot be mistaken for it"
         )
 
+    def require_same_people(self, act: Reserved) -> None:
+        """Refuse a charge that does not add up with earlier ones, for whose records it is.
+
+        Asked of what is about to be charged, and not of the history: early ledgers hold such sums.
+        """
+        balance = self.balance(act.dataset)
+        if act.tables is not None and balance.units and act.whose not in balance.units:
+            raise other_people(act.whose, balance)
+        if act.records > 1 or balance.bound is not None:  # told by the numbers, or priced for all
+            return
+        for entry in self._entries_of(act.dataset):
+            if entry.max_rows == 1 and act.of_nobody and entry.owned:
+                raise nobody_after_persons(entry)
+            if entry.max_rows == 1 and entry.of_nobody and act.unit is not None:
+                raise persons_after_nobody(entry, act.unit)
+
     def _check_opening(self, act: Opened) -> None:
         known = self.balances.get(act.dataset)
         if known is not None:
@@ -350,7 +373,8 @@ class Books:
         # Rows without the field are from before it was checked here.
         mixed = act.max_rows is not None and balance.max_rows not in (None, act.max_rows)
         if mixed and balance.bound is None:
-            raise other_unit(act, balance)
+            entries = self._entries_of(act.dataset)
+            raise other_unit(act, balance, any(entry.of_nobody for entry in entries))
         if act.follows is not None:
             self._check_following(act, act.follows)
         if not balance.fits(act.guarantee, act.records):

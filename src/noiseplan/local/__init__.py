@@ -21,7 +21,7 @@ Where to find what:
         shift_search              the same for shifted patterns
         variance_bounds           what no mechanism can beat
     device/                     what runs on devices, NumPy only
-        integer_chances, exact_draws   tables of whole numbers with their ε; exact draws
+        integer_chances           tables of whole numbers with their ε; exact draws
         randomizer, randomizer_file    values to reports; from a file, checked
         counting_randomizers, noisy_sums    the kinds of randomizers
         wire, memory              reports as bytes; repeated collection

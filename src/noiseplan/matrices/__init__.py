@@ -9,8 +9,14 @@ from noiseplan.matrices.basic import (
     RangesMatrix,
     TotalMatrix,
 )
-from noiseplan.matrices.centring import CentringMatrix, UncentringMatrix
-from noiseplan.matrices.composed import PaddedMatrix, PermutedMatrix, StackMatrix, padded
+from noiseplan.matrices.composed import (
+    CentringMatrix,
+    PaddedMatrix,
+    PermutedMatrix,
+    StackMatrix,
+    UncentringMatrix,
+    padded,
+)
 from noiseplan.matrices.kronecker import (
     KroneckerMatrix,
     SummedMatrix,

@@ -261,6 +261,8 @@ def kronecker_dense(factors: Sequence[Array]) -> Array:
     [[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]
     """
     result: Array = np.ones((1, 1))
-    for factor in factors:
-        result = np.kron(result, factor).astype(np.float64, copy=False)
-    return result
+    for factor in factors:  # as np.kron does it, which asks much about its arguments first
+        own = np.atleast_2d(factor)
+        shape = len(result) * len(own), result.shape[1] * own.shape[1]
+        result = (result[:, None, :, None] * own[None, :, None, :]).reshape(shape)
+    return np.asarray(result, dtype=np.float64)

@@ -366,6 +366,14 @@ class Mechanism(ABC):
 KINDS: Final[dict[str, type[Mechanism]]] = {}
 
 
+def undetermined(query: Query, by: str) -> UnanswerableError:
+    """The refusal of a query that does not follow from what is measured."""
+    return UnanswerableError(
+        f"{query.name!r} is not determined by {by}: add a query on {list(query.attributes)} with "
+        f"these rows to the workload"
+    )
+
+
 def saved_kind(kind: str) -> type[Mechanism]:
     """The mechanism that is saved under this name."""
     if kind not in KINDS:

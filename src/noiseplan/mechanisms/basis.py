@@ -12,7 +12,7 @@ the split oblique, and better.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, final
 
@@ -153,6 +153,13 @@ class MatrixBasis(Basis):
     measure: Array
     centre: Array
     recover: Array
+    size: int = field(init=False, repr=False)
+    rows: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rows, size = self.measure.shape
+        object.__setattr__(self, "rows", int(rows))
+        object.__setattr__(self, "size", int(size))
 
     @classmethod
     def orthogonal(cls, size: int) -> MatrixBasis:
@@ -185,14 +192,6 @@ class MatrixBasis(Basis):
             members = np.bincount(groups, minlength=count)
             measure, inverse = measure[:, groups], (inverse / members[:, None])[groups]
         return cls(np.ascontiguousarray(measure), inverse[:, 0].copy(), inverse[:, 1:].copy())
-
-    @property
-    def size(self) -> int:
-        return int(self.measure.shape[1])
-
-    @property
-    def rows(self) -> int:
-        return int(self.measure.shape[0])
 
     @cached_property
     def forward(self) -> Array:

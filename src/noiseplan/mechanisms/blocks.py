@@ -7,7 +7,7 @@ share the attributes' τ_i (:mod:`noiseplan.mechanisms.own_rows`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from math import prod
@@ -54,6 +54,17 @@ class Block:
     noise: Noise
     bases: tuple[Basis, ...]
     own: OwnRows | None = None
+    # What is measured: a basis for each attribute, or one over all cells of a set; and how many
+    # numbers along each of them.
+    axes: tuple[Basis, ...] = field(init=False, repr=False)
+    shape: tuple[int, ...] = field(init=False, repr=False)
+    sigma2: Array = field(init=False, repr=False)  # the parameter of the noise
+
+    def __post_init__(self) -> None:
+        axes = self.bases if self.own is None else self.own.parts
+        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "shape", tuple(basis.rows for basis in axes))
+        object.__setattr__(self, "sigma2", self.noise.size)
 
     def __len__(self) -> int:
         return len(self.sets)
@@ -64,16 +75,6 @@ class Block:
         return self.noise.variance
 
     @property
-    def sigma2(self) -> Array:
-        """The parameter of the noise."""
-        return self.noise.size
-
-    @property
-    def axes(self) -> tuple[Basis, ...]:
-        """What is measured: a basis for each attribute, or one over all cells of a set."""
-        return self.bases if self.own is None else self.own.parts
-
-    @property
     def whole(self) -> bool:
         """Whether one matrix over all cells is measured, and no product."""
         return self.own is not None and self.own.whole
@@ -82,11 +83,6 @@ class Block:
     def sizes(self) -> tuple[int, ...]:
         """Values of each attribute."""
         return tuple(basis.size for basis in self.bases)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Numbers measured along each axis."""
-        return tuple(basis.rows for basis in self.axes)
 
     @property
     def numbers(self) -> int:
@@ -163,16 +159,16 @@ class Blocks:
     bases: tuple[Basis, ...]
     basis_of: IntArray
     exact: bool = False  # whether the noise is discrete, also where nothing is measured
+    noise: Noise = field(init=False, repr=False)  # of all subsets, one after the other
+    has_own: bool = field(init=False, repr=False)  # whether some block has rows of its own
 
     def __post_init__(self) -> None:
-        if any(block.noise.name != self.noise.name for block in self.blocks):
-            raise PlanError("exact noise and floating-point noise do not go together")
-
-    @cached_property
-    def noise(self) -> Noise:
-        """The noise of all subsets, one after the other."""
         sizes = [block.sigma2 for block in self.blocks]
-        return Noise("gaussian", np.concatenate([np.zeros(0), *sizes]), self.exact)
+        noise = Noise("gaussian", np.concatenate([np.zeros(0), *sizes]), self.exact)
+        if any(block.noise.name != noise.name for block in self.blocks):
+            raise PlanError("exact noise and floating-point noise do not go together")
+        object.__setattr__(self, "noise", noise)
+        object.__setattr__(self, "has_own", any(block.own is not None for block in self.blocks))
 
     def bases_on(self, attributes: IntArray) -> list[Basis]:
         """The bases of these attributes, all of which are measured."""
@@ -198,11 +194,6 @@ class Blocks:
         indices = (index.sets for index, _ in self._indices.values())
         if any(len(unique_rows(sets)[0]) < len(sets) for sets in indices):
             raise PlanError("a set of attributes is measured by two blocks: put it into one")
-
-    @cached_property
-    def has_own(self) -> bool:
-        """Whether some block has rows of its own."""
-        return any(block.own is not None for block in self.blocks)
 
     @cached_property
     def _indices(self) -> dict[tuple[int, ...], tuple[SetIndex, Places]]:

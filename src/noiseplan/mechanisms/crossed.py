@@ -21,10 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
+from noiseplan.errors import PlanError, QueryError, StorageError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.base import (
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    floats,
+    undetermined,
+)
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import Blocks
@@ -238,10 +245,7 @@ class CrossedMechanism(Mechanism):
                 break
             found.append(part)
         if not told:
-            raise UnanswerableError(
-                f"{query.name!r} is not determined by what is measured: add a query on "
-                f"{list(query.attributes)} with these rows to the workload"
-            )
+            raise undetermined(query, "what is measured")
         return asked, found
 
     def require(self, query: Query) -> None:

@@ -134,19 +134,20 @@ class AskedCells:
     def of(mechanism: LevelsMechanism, query: Query) -> AskedCells:
         """Refused where a level does not tell what is asked of it, or rows are too many."""
         cube = _cube(mechanism, query)
-        tree = mechanism.tree
+        tree, largest = mechanism.tree, np.abs(cube).max(axis=(1, 2))
         weights = cube[:, first_of(tree.of_value)]
-        if np.abs(weights[:, tree.of_value] - cube).max() > ROUNDING * np.abs(cube).max():
+        missed = np.abs(weights[:, tree.of_value] - cube).max(axis=(1, 2))
+        if (missed > ROUNDING * largest).any():
             raise _untold(mechanism, query)
         parts = []
         for level in range(tree.depth, 0, -1):
             below = mechanism.siblings[level - 1]
             above = np.add.reduceat(weights * below.share[:, None], below.starts, axis=1)
             each = (weights - above[:, below.parent])[:, below.kept]
-            each /= below.total[below.kept][:, None]
-            parts.append(_told(mechanism, query, level, each, cube))
+            found = _told(mechanism, query, level, each, largest)
+            parts.append(found / below.total[below.kept][:, None])
             weights = above
-        parts.append(_told(mechanism, query, 0, weights, cube))
+        parts.append(_told(mechanism, query, 0, weights, largest))
         return AskedCells(mechanism, query, parts[::-1])
 
     def answer(self, measured: list[Array]) -> Array:
@@ -172,16 +173,14 @@ class AskedCells:
 
 
 def _told(
-    mechanism: LevelsMechanism, query: Query, level: int, weights: Array, cube: Array
+    mechanism: LevelsMechanism, query: Query, level: int, weights: Array, largest: Array
 ) -> Array:
-    """(weights over cells) B⁺; refused where some of it is outside of what B tells."""
+    """(weights over cells) B⁺; refused where some of a row is outside of what B tells, beside the
+    largest weight of that row."""
     own = mechanism.levels[level]
     found = weights @ own.inverse
-    missed = np.abs(found @ own.rows - weights).max(initial=0.0)
-    scale = np.abs(cube).max()
-    if missed > OUTSIDE * (
-        scale if level == 0 else scale / mechanism.siblings[level - 1].total.min()
-    ):
+    missed = np.abs(found @ own.rows - weights).max(axis=(1, 2), initial=0.0)
+    if (missed > OUTSIDE * largest).any():
         raise _untold(mechanism, query)
     return np.asarray(found)
 

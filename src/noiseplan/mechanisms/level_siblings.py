@@ -18,6 +18,7 @@ from noiseplan.domain.tree import Tree
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.tree_block import NodeRows, before_node
 from noiseplan.noise.law import Noise
+from noiseplan.privacy.rounding import margin
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +76,31 @@ class Siblings:
         own = self.spread * (1.0 - 2.0 * self.share)
         return np.asarray(own + self.share**2 * self.spread_sum[self.parent])
 
-    def price(self) -> tuple[Array, float]:
-        """What a record of each node pays for a unit column, and how many times larger the numbers
-        are that this was added up from."""
-        noisy = np.where(self.kept, self.sizes, np.inf)
-        squares = self.sums(self.parts**2 / noisy)[self.parent]
-        own = self.total * (self.total - 2.0 * self.parts) / noisy
-        found = np.where(self.kept, squares + own, 0.0)
-        larger = (squares + np.abs(own))[self.kept] / found[self.kept]
-        return found, float(larger.max(initial=1.0)) * int(np.bincount(self.parent).max())
+    def price(self) -> Array:
+        """What a record of each node pays for a unit column: (s − t)²/d of its own number, and t²/d
+        of those of its siblings, which is what all of them pay less its own.
+
+        Each of the siblings of a node pays at least the sum that this is taken from, so that what
+        it loses by rounding is small beside what the dearest record pays.
+        """
+        squares = self._squares
+        beside = np.maximum(self.sums(squares)[self.parent] - squares, 0.0)
+        return np.asarray((self.total - self.parts) ** 2 / self._noisy + beside)
+
+    def surely(self) -> Array:
+        """The same, and no less than that for any node by itself, the cheapest too."""
+        children = int(np.bincount(self.parent).max())
+        return self.price() + margin(children) * self.sums(self._squares)[self.parent]
+
+    @property
+    def _noisy(self) -> Array:
+        """The parameters of the noise, without end where nothing is measured."""
+        return np.where(self.kept, self.sizes, np.inf)
+
+    @property
+    def _squares(self) -> Array:
+        """t²/d."""
+        return np.asarray(self.parts**2 / self._noisy)
 
     def differences(self, of_nodes: NDArray[np.number]) -> NDArray[np.number]:
         """s x_j − t_j x_p of the nodes with siblings, (nodes, cells): integers where all of these

@@ -39,12 +39,6 @@ class AlongAttribute(Mechanism):
 
     place: int
 
-    def require_comparable(self) -> None:
-        raise PlanError(
-            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
-            "series, and such plans are not compared or continued: release one of them on its own"
-        )
-
     @abstractmethod
     def _dearest(self) -> tuple[float, int]:
         """2ρ of the record that pays most, and how many numbers it was added up from."""
@@ -90,6 +84,12 @@ class LongMechanism(AlongAttribute):
     def floating(self) -> Mechanism:
         return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
 
+    def require_comparable(self) -> None:
+        raise PlanError(
+            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
+            "series, and such plans are not compared or continued: release one of them on its own"
+        )
+
     # ------------------------------------------------------------------ privacy
 
     def cost_matrix(self) -> Array:
@@ -103,6 +103,18 @@ class LongMechanism(AlongAttribute):
             ]
             cost += kronecker_dense(pieces)
         return cost
+
+    def cell_costs(self) -> Array:
+        """The diagonal alone: an entry of a product is one of their diagonals."""
+        shape = self.schema.shape
+        costs = np.zeros(shape)
+        for block in self.blocks:
+            each = np.ones((1,) * len(shape))
+            for i in (self.place, *block.others):
+                own = block.prices_along() if i == self.place else np.diagonal(self.basis(i).gram)
+                each = each * own.reshape([-1 if j == i else 1 for j in range(len(shape))])
+            costs += each
+        return costs.ravel()
 
     # ------------------------------------------------------------------ measuring
 

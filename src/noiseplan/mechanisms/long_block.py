@@ -45,6 +45,10 @@ class LongBlock(ABC, Generic[Rows]):
         """BᵀΣ⁻¹B along the attribute, values × values, for few values."""
 
     @abstractmethod
+    def prices_along(self) -> Array:
+        """Its diagonal, for any number of values."""
+
+    @abstractmethod
     def floating(self) -> LongBlock[Rows]:
         """With continuous noise of the same sizes."""
 

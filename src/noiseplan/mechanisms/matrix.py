@@ -20,6 +20,7 @@ from noiseplan.mechanisms.base import (
     Mechanism,
     Progress,
     floats,
+    undetermined,
 )
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.leastsquares import OUTSIDE, LeastSquares
@@ -104,10 +105,7 @@ class DenseMechanism(Mechanism):
             raise UnanswerableError("the query is about another schema than the plan")
         rows = query.domain_matrix
         if not self._fit.determines(rows):
-            raise UnanswerableError(
-                f"{query.name!r} is not determined by what the plan measures: add a query on "
-                f"{list(query.attributes)} with these rows to the workload"
-            )
+            raise undetermined(query, "what the plan measures")
         return rows
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:

@@ -20,7 +20,7 @@ siblings, level c adds
 times (B_cᵀB_c)⁺, and a are the weights of the level above. A record in cell x, on the path of
 nodes j, costs
 
-    Σ_c ‖B_c e_x‖² · ( s(s − 2t_j)/d_j + Σ_i t_i²/d_i ) .
+    Σ_c ‖B_c e_x‖² · ( (s − t_j)²/d_j + Σ_{i≠j} t_i²/d_i ) .
 
 This is the precision Σ_c Σ_p (s² (diag(1/t) − 11ᵀ/s)) ⊗ B_cᵀB_c: the block family with the tree
 outside and any precision of the other attributes at each level (docs/how-it-works.md).
@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil, prod
+from math import prod
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -93,6 +93,7 @@ class LevelsMechanism(AlongAttribute):
     """The tree of the attribute at `place`, the others that rows are over, and every level."""
 
     kind: ClassVar[str] = "levels"
+    undivided: ClassVar[str | None] = "one of the plans measures levels by rows of their own"
 
     schema: Schema
     place: int
@@ -133,25 +134,53 @@ class LevelsMechanism(AlongAttribute):
     # ------------------------------------------------------------------ privacy
 
     def _dearest(self) -> tuple[float, int]:
-        path, terms = np.array([[1.0 / self.levels[0].noise.one]]), 1.0
-        for below in self.siblings:
-            price, more = below.price()
-            path, terms = np.column_stack([path[below.parent], price]), terms + more
-        squares = np.array([each.column_squares for each in self.levels])
+        terms = 1 + 2 * sum(int(np.bincount(below.parent).max()) for below in self.siblings)
+        path, squares = self._paths([below.price() for below in self.siblings]), self._squares
         different = np.unique(path, axis=0)
         most = max(
             float((different[part] @ squares).max())
             for part in batches(len(different), squares.shape[1], BATCH_CELLS)
         )
-        return most, ceil(terms) + max(len(each.rows) for each in self.levels)
+        return most, terms + max(len(each.rows) for each in self.levels)
+
+    def _paths(self, prices: list[Array]) -> Array:
+        """What every leaf pays for a unit column at each level, leaves × levels."""
+        found = np.array([[1.0 / self.levels[0].noise.one]])
+        for below, price in zip(self.siblings, prices, strict=True):
+            found = np.column_stack([found[below.parent], price])
+        return found
+
+    @cached_property
+    def _squares(self) -> Array:
+        """Levels × cells of the others."""
+        return np.array([each.column_squares for each in self.levels])
+
+    def cell_costs(self) -> Array:
+        path = self._paths([below.surely() for below in self.siblings])
+        return self._over_domain((path @ self._squares)[self.tree.of_value]).ravel()
 
     def cost_matrix(self) -> Array:
-        cost = np.zeros((self.schema.size, self.schema.size))
+        rows = self.unit_rows()
+        return rows.T @ rows
+
+    # ------------------------------------------------------------------ written out
+
+    def unit_rows(self) -> Array:
+        found = []
         for level, own in enumerate(self.levels):
             along = self._rows_along(level)
-            over = (own.rows.T @ own.rows).reshape(*self._shape, *self._shape)
-            cost += self._over_cells(along.T @ along, over)
-        return cost
+            each = np.einsum("rx,jv->rjvx", own.rows, along)
+            found.append(each.reshape(-1, along.shape[1], own.rows.shape[1]))
+        return self._over_domain(np.concatenate(found))
+
+    def unit_values(self, measured: Measurements) -> Array:
+        pairs = zip(measured.values, self.levels, strict=True)
+        return np.concatenate([(each / np.sqrt(own.noise.size)).ravel() for each, own in pairs])
+
+    def measured_queries(self, most: int) -> list[Query]:
+        rows = self.unit_rows()
+        rows = rows / np.abs(rows).max(axis=1, keepdims=True)
+        return [Query(self.schema, list(self.schema.names), matrix=rows, name="what is measured")]
 
     def _rows_along(self, level: int) -> Array:
         """What nodes of a level with siblings ask of the values, over σ."""
@@ -161,28 +190,17 @@ class LevelsMechanism(AlongAttribute):
         below, node = self.siblings[level - 1], self.tree.node_of_value(level)
         mine = node == np.flatnonzero(below.kept)[:, None]
         beside = below.parent[node] == below.parent[below.kept][:, None]
-        rows: Array = (
-            mine * below.total[below.kept][:, None] - beside * below.parts[below.kept][:, None]
-        )
+        rows: Array = mine * below.total[below.kept][:, None]
+        rows = rows - beside * below.parts[below.kept][:, None]
         return np.asarray(rows / np.sqrt(below.sizes[below.kept])[:, None])
 
-    def _over_cells(self, along: Array, over: Array) -> Array:
-        """⊗ over all attributes, those that are not measured summed over."""
-        size, rank = self.schema.size, len(self.schema)
-        axes = [self.place, *self.others]
-        rest = [i for i in range(rank) if i not in axes]
-        width = len(self.others)
-        grid = np.multiply.outer(along, over)  # p, p', others, others'
-        order = [0, *range(2, 2 + width), 1, *range(2 + width, 2 + 2 * width)]
-        grid = grid.transpose(order).reshape([self.schema.shape[i] for i in axes] * 2)
-        ones = np.ones([self.schema.shape[i] for i in rest] * 2)
-        whole = np.multiply.outer(grid, ones)
-        one, left = len(axes), len(rest)
-        at = {i: j for j, i in enumerate(axes)} | {i: 2 * one + j for j, i in enumerate(rest)}
-        other = {i: one + j for j, i in enumerate(axes)}
-        other |= {i: 2 * one + left + j for j, i in enumerate(rest)}
-        turned = whole.transpose([at[i] for i in range(rank)] + [other[i] for i in range(rank)])
-        return np.asarray(turned.reshape(size, size))
+    def _over_domain(self, rows: Array) -> Array:
+        """Rows over values and cells of the others as rows over all cells of the schema."""
+        shape, axes = self.schema.shape, [self.place, *self.others]
+        cube = rows.reshape(-1, *(shape[i] for i in axes))
+        cube = cube.transpose([0, *(1 + axes.index(i) for i in sorted(axes))])
+        cube = cube.reshape(-1, *(n if i in axes else 1 for i, n in enumerate(shape)))
+        return np.array(np.broadcast_to(cube, (len(cube), *shape)).reshape(len(cube), -1))
 
     # ------------------------------------------------------------------ measuring
 
@@ -240,8 +258,8 @@ class LevelsMechanism(AlongAttribute):
         """Counts of the nodes of every level by some others, (nodes, cells)."""
         attributes = np.array([sorted((self.place, *told))], dtype=np.int64)
         counts = marginals(attributes)[0]
-        if self.exact:
-            counts = whole_counts(counts)
+        # As numbers, where integers might be more than 64 bits hold.
+        counts = whole_counts(counts) if self.exact else counts.astype(np.float64)
         counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
         return self.tree.up(counts.reshape(len(counts), -1), self.tree.depth + 1)
 

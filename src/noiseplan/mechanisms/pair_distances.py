@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from noiseplan.arrays import distinct_rows
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 
 EPS: Final = float(np.finfo(float).eps)
@@ -57,7 +58,7 @@ def different_columns(rows: Array) -> Array:
     >>> different_columns(np.array([[1.0, 2.0, 1.0], [0.0, 3.0, 0.0]])).tolist()
     [[1.0, 2.0], [0.0, 3.0]]
     """
-    return np.ascontiguousarray(np.unique(rows.T, axis=0).T)
+    return np.ascontiguousarray(rows[:, distinct_rows(rows.T)[0]])
 
 
 def _farthest_columns(rows: Array) -> float:

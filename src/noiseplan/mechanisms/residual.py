@@ -16,7 +16,7 @@ ResidualPlanner+ (arXiv 2305.08175), Algorithms 1, 2, 5, 6 and Theorem 7.2, with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import repeat
 from math import prod
@@ -68,16 +68,14 @@ class ResidualMechanism(Mechanism):
 
     schema: Schema
     blocks: Blocks
+    noise: Noise = field(init=False, repr=False)  # that of all blocks
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", self.blocks.noise)
         if self.blocks.has_own:
             self.blocks.require_own()
         axes = {id(axis): axis for block in self.blocks for axis in block.axes}
         require_fit(self.noise, (axis.measure for axis in axes.values()))
-
-    @property
-    def noise(self) -> Noise:  # type: ignore[override]
-        return self.blocks.noise
 
     def floating(self) -> Mechanism:
         return replace(self, blocks=self.blocks.with_noise(Noise.floating))

@@ -94,6 +94,9 @@ class SeriesBlock(LongBlock[SeriesRows]):
             cost += (own[:, None] == own) / each.noise.one
         return np.asarray(cost)
 
+    def prices_along(self) -> Array:
+        return np.repeat(self.prices(), np.diff(self.bounds))
+
     def floating(self) -> SeriesBlock:
         sums = tuple(replace(each, noise=each.noise.floating()) for each in self.sums)
         return replace(self, noise=self.noise.floating(), sums=sums)

@@ -18,9 +18,16 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
+from noiseplan.mechanisms.base import (
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    saved_kind,
+    undetermined,
+)
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.noise.law import LEAST_VARIANCE, Noise, Sampler
 from noiseplan.privacy import Neighbours
@@ -142,10 +149,7 @@ class SideBySide(Mechanism):
         their variances by it."""
         own = {i: each for i, each in enumerate(self.mechanisms) if each.determines(query)}
         if not own:
-            raise UnanswerableError(
-                f"{query.name!r} is not determined by what is measured for one query of the plan "
-                f"alone: add a query on {list(query.attributes)} with these rows to the workload"
-            )
+            raise undetermined(query, "what is measured for one query of the plan alone")
         variances = np.array([each.variance(query) for each in own.values()])
         precision = 1.0 / np.maximum(variances, LEAST_VARIANCE)  # rows of zeros have none
         shares = precision / precision.sum(axis=0)

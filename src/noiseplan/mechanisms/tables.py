@@ -120,6 +120,16 @@ class TableBlock:
     def numbers(self) -> int:
         return len(self) * prod(self.shape)
 
+    @property
+    def record_cost(self) -> float:
+        """Σ_tables ∏_i ‖S_i‖₁ / b, which a record in them costs, up to rounding."""
+        return math.fsum(1.0 / self.noise.size) * prod(_norm(view.measure) for view in self.views)
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether a record that takes another's place may change any of its numbers."""
+        return not all(_same_for_all(view.measure) for view in self.views)
+
     @cached_property
     def parts(self) -> list[tuple[tuple[int, ...], Array]]:
         """The residuals a table tells, by the axes inside A, with the precision of each table's."""
@@ -175,15 +185,18 @@ class TablesMechanism(Mechanism):
     def record_cost(self, neighbours: Neighbours) -> float:
         """Σ_B ∏_i ‖S_i‖₁ / b_B: one record is in one cell of every table.
 
-        To replace it is at most to remove one and to add one; over few cells it is what the
-        farthest two of them are apart, less where tables have rows that records share.
+        To replace it is at most to remove one and to add one, in the tables that tell values apart;
+        over few cells it is what the farthest two of them are apart, less where tables have rows
+        that records share.
         """
-        cost = math.fsum(
-            math.fsum(1.0 / block.noise.size) * prod(_norm(view.measure) for view in block.views)
-            for block in self.tables
-        )
-        record = product_up(cost, 1 + margin(len(self.tables)))
-        return record if neighbours == "add-remove" else min(2 * record, self._apart(record))
+        costs = [block.record_cost for block in self.tables]
+        record = product_up(math.fsum(costs), 1 + margin(len(costs)))
+        if neighbours == "add-remove":
+            return record
+        changed = math.fsum(c for c, b in zip(costs, self.tables, strict=True) if b.tells_apart)
+        # That of the others is zero, and told as what may be rounding: noise is sized by it.
+        replaced = product_up(2 * changed + record * margin(1), 1 + margin(len(costs)))
+        return min(2 * record, replaced, self._apart(record))
 
     def _apart(self, record: float) -> float:
         """max_{r,s} Σ_j |a_jr − a_js|/b_j, rounded up; infinite where there are many to compare."""
@@ -409,6 +422,14 @@ def _norm(rows: Array | Matrix) -> float:
         return 1.0
     values = rows.dense() if isinstance(rows, Matrix) else rows
     return float(np.abs(values).sum(axis=0).max(initial=0.0))
+
+
+def _same_for_all(rows: Array | Matrix) -> bool:
+    """Whether all columns are the same one."""
+    if isinstance(rows, IdentityMatrix):
+        return rows.shape[1] == 1
+    values = rows.dense() if isinstance(rows, Matrix) else rows
+    return bool((values == values[:, :1]).all())
 
 
 def _add_last(sums: Array, place: IntArray, values: Array) -> None:

@@ -104,7 +104,8 @@ class NodeRows:
             assert rows.weights is not None
             parent = tree.parents[at - 1]
             first = rows.weights[:, tree.starts[at - 1]]
-            if abs(first[:, parent] - rows.weights).max() > ROUNDING * abs(rows.weights).max():
+            missed = _largest(first[:, parent] - rows.weights)
+            if (missed > ROUNDING * _largest(rows.weights)).any():
                 return None
             rows = NodeRows(at - 1, weights=sp.csr_array(first))
         return rows
@@ -141,6 +142,9 @@ class TreeBlock(LongBlock[NodeRows]):
             node = self.tree.node_of_value(level)
             cost += (node[:, None] == node) / noise.size[node]
         return cost
+
+    def prices_along(self) -> Array:
+        return self.price()[self.tree.node_of_value(self.depth)]
 
     def floating(self) -> TreeBlock:
         return replace(self, noise=tuple(noise.floating() for noise in self.noise))
@@ -349,7 +353,7 @@ def _rows_of_part(matrix: Matrix, tree: Tree) -> NodeRows | None:
     if matrix.shape[0] * matrix.shape[1] > MOST_WEIGHTS and group is None:
         return _up_to(matrix, tree)
     rows = sp.csr_array(matrix.dense()) if group is None else _of_groups(group, matrix.shape[0])
-    return by_node(rows, tree, ROUNDING * abs(rows).max())
+    return by_node(rows, tree, ROUNDING * _largest(rows))
 
 
 def _up_to(matrix: Matrix, tree: Tree) -> NodeRows | None:
@@ -382,8 +386,14 @@ def _of_groups(group: IntArray, count: int) -> sp.csr_array:
     return sp.csr_array(entries, shape=(int(group.max()) + 1, len(group)))[:count]
 
 
-def by_node(rows: sp.csr_array, tree: Tree, limit: float) -> NodeRows | None:
-    """Rows over the values as rows over the last nodes; None where they tell more apart."""
+def by_node(rows: sp.csr_array, tree: Tree, limit: float | Array) -> NodeRows | None:
+    """Rows over the values as rows over the last nodes; None where they tell more apart than the
+    limit, one for all rows or for each."""
     weights = sp.csr_array(rows[:, first_of(tree.of_value)])
-    told = abs(weights[:, tree.of_value] - rows).max() <= limit
+    told = (_largest(weights[:, tree.of_value] - rows) <= limit).all()
     return NodeRows(tree.depth, weights=weights) if told else None
+
+
+def _largest(rows: sp.csr_array) -> Array:
+    """The largest weight of every row, without its sign."""
+    return np.asarray(abs(rows).max(axis=1).toarray()).ravel()

@@ -6,7 +6,7 @@ Everything happens in the row space of W (`row_space`), which follows from produ
 rows (`StackedRows`), however many cells there are.
 
 With C = 1 and more rows than can be compared, each row is what was measured of it, which is
-unbiased too; then nothing but the queries of the workload is answered.
+unbiased too; then nothing is answered but the queries of the workload, and sums of rows of one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError, setting
 from noiseplan.matrices import IdentityMatrix, Matrix
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.base import (
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    floats,
+    undetermined,
+)
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import (
     EXACT,
@@ -36,6 +43,7 @@ from noiseplan.mechanisms.exact_residuals import (
 )
 from noiseplan.mechanisms.pair_distances import columns_apart, different_columns
 from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
+from noiseplan.mechanisms.sums_of_one import sums_of
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.wide_integers import WideIntegers, joined
 from noiseplan.privacy import Neighbours
@@ -328,20 +336,33 @@ class WorkloadRowsMechanism(Mechanism):
         if place is not None:
             ones = np.ones(query.rows), (np.arange(query.rows), np.arange(place.start, place.stop))
             asked = sp.csr_array(ones, shape=(query.rows, self.workload.rows))
-        elif self._space is not None:
-            asked = self._space.coefficients(query)
+        else:
+            space = self._space
+            asked = self._sums_of_one(query) if space is None else space.coefficients(query)
         if asked is None and not self._fitted:
             raise UnanswerableError(
-                f"{query.name!r} is none of the queries of the plan, whose {self.numbers:,} rows "
-                f"are too many to be fitted to each other, so that nothing else is answered: ask "
-                f"for it in the workload"
+                f"{query.name!r} is not told by any one query of the plan, whose {self.numbers:,} "
+                f"rows are too many to be fitted to each other, so that nothing else is answered: "
+                f"ask for it in the workload"
             )
         if asked is None or not self._estimates.determines(asked):
-            raise UnanswerableError(
-                f"{query.name!r} is not determined by what the plan measures: add a query on "
-                f"{list(query.attributes)} with these rows to the workload"
-            )
+            raise undetermined(query, "what the plan measures")
         return asked
+
+    def _sums_of_one(self, query: Query) -> sp.csr_array | None:
+        """The query as sums of the rows of that query which tells it with the least noise."""
+        least, best = inf, None
+        for told in {each.key: each for each in self.queries}.values():
+            sums = sums_of(query, told)
+            if sums is None:
+                continue
+            before = sp.csr_array((query.rows, self._places[told.key].start))
+            after = sp.csr_array((query.rows, self.workload.rows - self._places[told.key].stop))
+            asked = sp.csr_array(sp.hstack([before, sums, after]))
+            total = float(self._estimates.variance(asked).sum())
+            if total < least:
+                least, best = total, asked
+        return best
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         rows = self._estimates.answers(np.asarray(measured.values[0], dtype=np.float64))

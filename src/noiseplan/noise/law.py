@@ -123,6 +123,8 @@ class Noise:
     kind: Kind = field(init=False, repr=False)
     power: int = field(init=False, repr=False)
     accounting: Accounting = field(init=False, repr=False)
+    # What is measured with it: integers, or numbers.
+    dtype: type[np.int64] | type[np.float64] = field(init=False, repr=False)
 
     def __init__(self, law: Law, size: ArrayLike, exact: bool = False) -> None:
         if law not in LAWS:
@@ -135,6 +137,7 @@ class Noise:
         object.__setattr__(self, "kind", NAMED[name])
         object.__setattr__(self, "power", NAMED[name].power)
         object.__setattr__(self, "accounting", NAMED[name].accounting)
+        object.__setattr__(self, "dtype", np.int64 if exact else np.float64)
 
     @classmethod
     def named(cls, name: str, size: ArrayLike = 1.0) -> Noise:
@@ -153,11 +156,6 @@ class Noise:
     def above(self, sizes: Array, bits: int = FINE_BITS) -> Noise:
         """The same of these sizes; of the next ones of so few bits, where integers are drawn."""
         return self.of_size(round_up(sizes, bits) if self.exact else sizes)
-
-    @property
-    def dtype(self) -> type[np.int64] | type[np.float64]:
-        """What is measured with it: integers, or numbers."""
-        return np.int64 if self.exact else np.float64
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """The sizes, for whoever only asks how large the noise is."""

@@ -11,22 +11,22 @@ For any λ the square of tr K^{1/2} bounds what any precision can reach at cost 
     H_i = Σ_k w_k h_{k,i} ∏_{j≠i} tr(h_{k,j}Ψ_j⁻¹) ,   λ_i(x_i) = Σ λ(x) ∏_{j≠i} u_jᵀΨ_ju_j .
 
 Where records are replaced pairs of them have the weights, and pay for their distance
-(`block_loads`): a form over cells takes the place of diag(λ).
+(below): a form over cells takes the place of diag(λ).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, final
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
-from noiseplan.optimize.block_loads import Load, RecordLoad
 from noiseplan.optimize.gram_roots import root_of
 from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, PricedSpectrum
 
@@ -275,3 +275,107 @@ def levelled(
         point = ascent.next(np.log(weights), mean * last.variance, residual, weights)
     assert best is not None  # at least one step is taken
     return best
+
+
+# ---------------------------------------------------------------------- loads of blocks
+#
+# What those who pay ask of a block, in weights: single records, or pairs of which one replaces
+# the other.
+#
+# With P = uᵀΨu over the cells of a block, records of the weights λ cost Σ_x λ_x P_xx, and pairs
+#
+#     Σ_xy λ_xy (P_xx + P_yy − 2P_xy) = tr(FP) ,    F = 2 (diag(Λ1) − Λ) ,   Λ = λ made symmetric,
+#
+# so that K = Z F Zᵀ takes the place of Z diag(λ) Zᵀ (`block_precision`). Of a product P = ⊗P_i, one
+# attribute pays by F_i = 2 (diag(own) − cross): own sums Λ1 with the P_j of all others at the
+# values of one record, cross sums Λ with those at the values of both.
+
+
+class Priced(Protocol):
+    """An attribute whose precision is known."""
+
+    @property
+    def costs(self) -> Array:
+        """The diagonal of P."""
+
+    @property
+    def gram(self) -> Array:
+        """P."""
+
+
+class Load(ABC):
+    """Weights of all who pay for a block: vectors of cells, or forms over them."""
+
+    @property
+    @abstractmethod
+    def whole(self) -> Array:
+        """Over all cells of the block."""
+
+    @abstractmethod
+    def along(self, place: int, attributes: Sequence[Priced]) -> Array:
+        """Over the values of one attribute, the others being as they are."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RecordLoad(Load):
+    """λ of every record, an axis for each attribute.
+
+    Examples
+    --------
+    >>> RecordLoad(np.array([[1.0, 2.0], [3.0, 4.0]])).whole.tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+
+    weights: Array
+
+    @property
+    def whole(self) -> Array:
+        return self.weights.ravel()
+
+    def along(self, place: int, attributes: Sequence[Priced]) -> Array:
+        return _at_one(self.weights, place, attributes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PairLoad(Load):
+    """Λ1, an axis for each attribute, and Λ, an axis for each attribute of either record.
+
+    Examples
+    --------
+    >>> half = np.array([[0.0, 0.5], [0.5, 0.0]])
+    >>> PairLoad(half.sum(axis=1), half).whole.tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+
+    own: Array
+    cross: Array
+
+    @property
+    def whole(self) -> Array:
+        return _form(self.own.ravel(), self.cross.reshape(self.own.size, -1))
+
+    def along(self, place: int, attributes: Sequence[Priced]) -> Array:
+        cross = self.cross
+        for j in reversed(range(self.own.ndim)):
+            if j != place:
+                cross = at_both(cross, j, attributes[j].gram)
+        return _form(_at_one(self.own, place, attributes), cross)
+
+
+def _form(own: Array, cross: Array) -> Array:
+    return np.asarray(2.0 * (np.diag(own) - cross))
+
+
+def _at_one(weights: Array, place: int, attributes: Sequence[Priced]) -> Array:
+    """Summed over all attributes but one, the others by what one record costs."""
+    for j in reversed(range(weights.ndim)):
+        if j != place:
+            weights = np.tensordot(weights, attributes[j].costs, axes=(j, 0))
+    return weights
+
+
+def at_both(cross: Array, place: int, gram: Array) -> Array:
+    """Λ summed over an attribute of both records, by its P at their values."""
+    return np.tensordot(cross, gram, axes=((place, place + cross.ndim // 2), (0, 1)))

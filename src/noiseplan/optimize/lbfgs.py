@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from noiseplan.matrices.base import Array
 
 Smooth = Callable[[Array], tuple[float, Array]]
@@ -30,13 +32,13 @@ def descend(
 
     `enough` is told the value after every step, and ends the search where it says so.
     """
-    from scipy.optimize import OptimizeResult, minimize
+    from scipy.optimize import Bounds, OptimizeResult, minimize
 
     def after(intermediate_result: OptimizeResult) -> None:  # SciPy asks for this very name
         if enough(float(intermediate_result.fun)):
             raise StopIteration
 
-    bounds = None if least is None else [(least, None)] * start.size
+    bounds = None if least is None else Bounds(np.full(start.size, least), np.inf)
     found = minimize(
         function,  # type: ignore  # SciPy's stubs know no function that returns the gradient too
         start,

@@ -35,12 +35,12 @@ class Point:
     def at(cls, raw: Array) -> Point:
         lengths = np.sqrt(np.einsum("ri,ri->i", raw, raw))
         rows = raw / lengths
-        return cls(rows, lengths, np.linalg.inv(np.vstack([np.ones(raw.shape[1]), rows])))
+        return cls(rows, lengths, _inverse(rows))
 
     @classmethod
     def still(cls, rows: Array) -> Point:
         """A U as it is, its columns of any length."""
-        return cls(rows, None, np.linalg.inv(np.vstack([np.ones(rows.shape[1]), rows])))
+        return cls(rows, None, _inverse(rows))
 
     def pull_back(self, d_inverse: Array, d_unit: Array | float = 0.0) -> Array:
         """The gradient with respect to raw U, from those with respect to T and to U itself."""
@@ -60,6 +60,13 @@ class Point:
         return d_matrix[1:]
 
 
+def _inverse(rows: Array) -> Array:
+    """M⁻¹ of M = [1ᵀ; U]."""
+    matrix = np.ones((len(rows) + 1, rows.shape[1]))
+    matrix[1:] = rows
+    return np.asarray(np.linalg.inv(matrix))
+
+
 @dataclass(frozen=True)
 class Chart:
     """All free roles' U as one vector."""
@@ -76,10 +83,11 @@ class Chart:
         return np.concatenate([u.ravel() for u in rows.values()])
 
     def points(self, x: Array) -> dict[int, Point]:
-        ends = np.cumsum([a * b for a, b in self.shapes.values()])
-        parts = zip(self.shapes.items(), np.split(x, ends[:-1]), strict=True)
-        made = Point.at if self.unit else Point.still
-        return {r: made(part.reshape(shape)) for (r, shape), part in parts}
+        made, found, start = Point.at if self.unit else Point.still, {}, 0
+        for r, (a, b) in self.shapes.items():
+            found[r] = made(x[start : start + a * b].reshape(a, b))
+            start += a * b
+        return found
 
     def restraint(self, points: dict[int, Point], gradients: dict[int, Array]) -> float:
         """RESTRAINT · Σ ‖T‖²/n, and its gradient added to those with respect to every T."""

@@ -31,6 +31,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import minimise
 from noiseplan.optimize.tree_sharing import Alike
@@ -41,6 +42,11 @@ NEWTON_STEPS: Final = 60
 SAME_SUM: Final = 1e-13
 # ρ stays inside this logistic range, where it can be found again.
 STEEPEST: Final = 30.0
+
+# What a node keeps of what it paid, where others on the way leave nothing.
+LEAST_KEPT: Final = 1e-3
+# Numbers of leaves × cells that are held at once.
+AT_ONCE: Final = 1 << 22
 
 # By component and level from it on: what counts for k_c of every kind of node.
 Counted = list[list[Array]]
@@ -82,6 +88,11 @@ class Components:
         return found
 
 
+def _last_positive(path: Array) -> IntArray:
+    """The last column of every row that is not zero; the first is none."""
+    return np.asarray(path.shape[1] - 1 - np.argmax(path[:, ::-1] > 0, axis=1))
+
+
 @dataclass(frozen=True, eq=False)
 class ComponentSearch:
     """All ways to share on one tree, levels at the prices y."""
@@ -102,10 +113,37 @@ class ComponentSearch:
 
     def at(self, x: Array) -> Components:
         """What ρ, by its logistic numbers, makes of the tree."""
-        paid, spread, share = [], [], []
-        for level, (price, rho, left) in enumerate(self._handed(x)):
-            e = left * (1.0 - rho) / price
-            paid.append(e)
+        return self._of([left * (1.0 - rho) / price for price, rho, left in self._handed(x)])
+
+    def within(self, components: Components, squares: Array, most: float) -> Components:
+        """The same, but that records of every cell pay up to `most`, by squares of levels × cells.
+
+        The last node that pays on the way to a leaf pays what the others leave: leaves whose way is
+        unlike that of most others do not make these pay for it.
+        """
+        path, paid = components.path_prices(), [each.copy() for each in components.paid]
+        last, leaf = _last_positive(path), np.arange(len(path))
+        before = path.copy()
+        before[leaf, last] = 0.0
+        free = np.empty(len(path))
+        for part in np.array_split(leaf, -(-len(leaf) * squares.shape[1] // AT_ONCE)):
+            own = squares[last[part]]
+            left = np.divide(
+                most - before[part] @ squares, own, out=np.full(own.shape, np.inf), where=own > 0
+            )
+            free[part] = left.min(axis=1)
+        node = leaf
+        for level in range(len(paid) - 1, -1, -1):
+            mine = last == level
+            kept = LEAST_KEPT * paid[level][node[mine]]
+            paid[level][node[mine]] = np.maximum(free[mine], kept)
+            node = self.tree.shape.parents[level - 1][node] if level else node
+        return self._of(paid)
+
+    def _of(self, paid: list[Array]) -> Components:
+        """With the best differences for what nodes pay."""
+        spread, share = [], []
+        for level, e in enumerate(paid):
             if level == 0:
                 spread.append(1.0 / e)
                 share.append(np.ones(1))

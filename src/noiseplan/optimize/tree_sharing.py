@@ -46,9 +46,9 @@ class Alike:
     copies: list[Array]
 
     @staticmethod
-    def of(tree: Tree) -> Alike:
-        """Siblings with equal subtrees are one."""
-        subtree = _subtrees(tree)
+    def of(tree: Tree, apart: int | None = None) -> Alike:
+        """Siblings with equal subtrees are one, but for one leaf, if it is to be like no other."""
+        subtree = _subtrees(tree, apart)
         kind, copies = [np.zeros(1, dtype=np.int64)], [np.ones(1)]
         parents, often = [], []
         for level, parent in enumerate(tree.parents, 1):
@@ -67,9 +67,11 @@ class Alike:
         return [each[kind] for each, kind in zip(of_kinds, self.kind, strict=False)]
 
 
-def _subtrees(tree: Tree) -> list[IntArray]:
+def _subtrees(tree: Tree, apart: int | None) -> list[IntArray]:
     """Of every level, a number for each node that is the same for equal subtrees."""
     found = [np.zeros(tree.sizes[-1], dtype=np.int64)]
+    if apart is not None:
+        found[0][apart] = 1
     for level in range(tree.depth, 0, -1):
         parent = tree.parents[level - 1]
         numbers: dict[bytes, int] = {}

@@ -49,7 +49,7 @@ class PricedFactors:
 
     def __init__(self, design: Design, role: int, weights: Array) -> None:
         self.unit = np.sqrt(weights)
-        pairs = [int(p) for p in design.pairs_of(role)]
+        pairs = design.pairs_of[role]
         scale = np.outer(self.unit, self.unit)
         grams = {p: design.grams[p] for p in pairs}
         self.grams = {p: g * scale for p, g in grams.items() if g is not None}

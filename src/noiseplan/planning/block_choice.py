@@ -26,14 +26,14 @@ from noiseplan.mechanisms.blocks import subset_patterns
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.residual_errors import asked_of, recovery
 from noiseplan.optimize.allocation import share_for_loss, share_for_worst
-from noiseplan.optimize.kernel_rounding import in_parts
+from noiseplan.optimize.integer_rounding import in_parts
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.planning.block_plan import BlockFigures, BlockPlan
 from noiseplan.planning.block_search import STEPS, Search, moved
 from noiseplan.planning.block_types import BlockTypes, Centres
 from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.certificates import Residual
-from noiseplan.planning.integers import ALLOWED_LOSS, MOST_LOSS, ROOMY
+from noiseplan.planning.measured_numbers import ALLOWED_LOSS, MOST_LOSS, ROOMY
 from noiseplan.planning.objectives import (
     ConvexLoss,
     Objective,
@@ -252,7 +252,7 @@ def _by_row(aim: Aim, plan: BlockPlan) -> tuple[sp.csr_array, IntArray, Array] |
         return None
     mechanism = plan.mechanism
     pieces, owners, counts = [], [], []
-    for number, first in enumerate(BlockFigures(plan).first_of_types()):
+    for number, first in enumerate(design.roles.type_first):
         query = design.workload.query(int(first))
         rows = np.zeros((query.rows, len(plan.rows)))
         for place, variances in _inside(plan, mechanism, query):

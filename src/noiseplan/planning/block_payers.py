@@ -20,8 +20,14 @@ import scipy.sparse as sp
 from noiseplan.arrays import IntArray
 from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.block_loads import Load, PairLoad, RecordLoad, at_both
-from noiseplan.optimize.block_precision import ProductPoint, WholePoint
+from noiseplan.optimize.block_precision import (
+    Load,
+    PairLoad,
+    ProductPoint,
+    RecordLoad,
+    WholePoint,
+    at_both,
+)
 from noiseplan.planning.block_types import BlockType, BlockTypes, places_of
 
 Point = WholePoint | ProductPoint
@@ -146,6 +152,15 @@ class _RecordPairs(Payers):
             ]
         return found
 
+    @cached_property
+    def _chosen(self) -> dict[int, sp.csr_array]:
+        """Of each block, cells × records: which records are in which cell of its first subset."""
+        every = np.arange(self.count)
+        return {
+            number: sp.csr_array((np.ones(self.count), (cells[0], every)))
+            for number, cells in self._cells.items()
+        }
+
     def _shape(self, block: BlockType) -> tuple[int, ...]:
         """Values of a subset: those of its slots, and two of every plain attribute."""
         return block.values + (2,) * len(self._plain_roles(block))
@@ -163,8 +178,7 @@ class _RecordPairs(Payers):
         return [self._load(block, each) for block in self.types.blocks]
 
     def _load(self, block: BlockType, weights: Array) -> PairLoad:
-        cells, shape = self._cells[block.number][0], self._shape(block)
-        chosen = sp.csr_array((np.ones(self.count), (cells, np.arange(self.count))))
+        chosen, shape = self._chosen[block.number], self._shape(block)
         cross: Array = np.asarray(chosen @ (chosen @ weights).T).reshape(shape * 2)
         own = cross.sum(axis=tuple(range(len(block.slots), 2 * len(shape))))
         for gram in reversed(self._plain_grams(block)):  # the last axes of either record

@@ -28,7 +28,7 @@ from noiseplan.mechanisms.blocks import Block, Blocks, OwnRows, own_basis, whole
 from noiseplan.mechanisms.exact_residuals import LARGEST
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
-from noiseplan.optimize.kernel_rounding import centred, kernel_rows
+from noiseplan.optimize.integer_rounding import centred, kernel_rows
 from noiseplan.planning.block_payers import spread
 from noiseplan.planning.block_search import Apart, Form, Together
 from noiseplan.planning.block_types import BlockTypes, Centres

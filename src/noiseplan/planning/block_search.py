@@ -24,8 +24,8 @@ import numpy as np
 from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import MatrixBasis
-from noiseplan.optimize.block_loads import Load
 from noiseplan.optimize.block_precision import (
+    Load,
     ProductBlock,
     ProductPoint,
     WholeBlock,

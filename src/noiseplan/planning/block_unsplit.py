@@ -88,7 +88,7 @@ def _without_sum(design: Design) -> Iterator[int]:
     """One attribute of each role that some factor asks without its sum."""
     for r in design.free:
         ones = np.ones(design.group_count(r))
-        grams = [gram for p in design.pairs_of(r) if (gram := design.grams[p]) is not None]
+        grams = [gram for p in design.pairs_of[r] if (gram := design.grams[p]) is not None]
         left = [ones - gram @ np.linalg.lstsq(gram, ones, rcond=None)[0] for gram in grams]
         if any(rest @ rest > OUTSIDE * len(ones) for rest in left):
             yield int(design.roles.roles[r].members[0])

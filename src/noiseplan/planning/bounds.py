@@ -36,11 +36,10 @@ from noiseplan.optimize.split_coordinates import Point
 from noiseplan.planning.attribute_heads import Heads, PricedFactors, plain_heads
 from noiseplan.planning.cell_classes import class_gram, classes_of, merged_values
 from noiseplan.planning.free_split import cost_and_gradients
-from noiseplan.planning.neighbours import cost_is_exact, measured_alone, privacy_rows
 from noiseplan.planning.nuclear_norm import HeadedWorkload, root_trace, row_products
 from noiseplan.planning.replaced_split import bound_alone
 from noiseplan.planning.solve import role_bases, type_matrix
-from noiseplan.planning.workload_types import Design
+from noiseplan.planning.workload_types import Design, cost_is_exact, measured_alone, privacy_rows
 
 # Up to so many cells the exact optimum is worked out.
 DENSE_CELLS = 400
@@ -227,7 +226,7 @@ def _attributes(
     plain, factors = {}, {}
     for r, role in enumerate(design.roles.roles):
         if role.plain:
-            plain[r] = plain_heads([int(p) for p in design.pairs_of(r)], role.size)
+            plain[r] = plain_heads(design.pairs_of[r], role.size)
         else:
             uniform = np.bincount(design.groups[r]) / role.size  # over values, so by members
             factors[r] = PricedFactors(design, r, records.get(r, uniform))

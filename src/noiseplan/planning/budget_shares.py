@@ -5,8 +5,9 @@ noise and 2 for Laplace noise. Plans whose variances have the norms c_q of power
 
     s_q ∝ c_q^e ,    e = p/(dp + 1) ,    where the norm of all is (Σ c_q^e)^(1/e) ;
 
-e = 1/d for the largest variance, p = ∞. A loss of one's own, f(m_q/s_q^d) of mean variances m, is
-convex in the shares, and what is best is searched for.
+e = 1/d for the largest variance, p = ∞. What costs nothing has c_q = 0 and next to no share. A loss
+of one's own, f(m_q/s_q^d) of mean variances m, is convex in the shares, and what is best is
+searched for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from noiseplan.planning.objectives import ConvexLoss
 
 # The least share, relative to the largest.
 LEAST_SHARE: Final = 1e-6
+# The share of all plans that cost nothing, for what rounding adds to that.
+FREE: Final = 1e-7
 # Of the search for the shares that a loss is least at.
 STEPS, GAIN = 200, 1e-9
 
@@ -40,12 +43,13 @@ def for_norm(values: Array, power: float, degree: int) -> Shares:
     """The best shares for the norm of this power, from what each plan has with all of the budget,
     and the norm of all."""
     exponent = 1 / degree if isinf(power) else power / (degree * power + 1)
-    raised = values**exponent
+    raised, free = values**exponent, values == 0
     value = float(raised.sum() ** (1 / exponent))
-    if not raised.any():  # nothing that is asked depends on a record
-        raised = np.ones(len(values))
-    shares = np.maximum(raised, LEAST_SHARE * raised.max())
-    return Shares(shares / shares.sum(), value)
+    if free.all():  # nothing that is asked depends on a record
+        return Shares(np.full(len(values), 1 / len(values)), value)
+    shares = np.maximum(values, LEAST_SHARE * values.max()) ** exponent * ~free
+    shares *= (1 - FREE * free.any()) / shares.sum()
+    return Shares(np.where(free, FREE / max(int(free.sum()), 1), shares), value)
 
 
 def for_loss(loss: ConvexLoss, means: Array, owner: IntArray, degree: int) -> Shares:

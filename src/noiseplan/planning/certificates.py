@@ -12,10 +12,9 @@ from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
-from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.pure_bounds import SharedTables, lower_bounds
 from noiseplan.planning.threads import one_thread
-from noiseplan.planning.workload_types import Design, prepare
+from noiseplan.planning.workload_types import Design, cost_is_exact, prepare
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Workload
 

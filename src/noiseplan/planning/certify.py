@@ -255,7 +255,7 @@ def reached(plan: Plan) -> float:
         return plan.worst_variance
     if isinstance(plan.objective, PNormVariance):
         power, roles = plan.objective.p, plan.design.roles
-        first = plan.figures.first_of_types()
+        first = roles.type_first
         sums = [
             ((weight * plan.variance(plan.workload.query(int(number)))) ** power).sum()
             for number, weight in zip(first, roles.type_weight, strict=True)
@@ -367,9 +367,10 @@ def norm_bound(
 def _best_noise(design: Design, rows: dict[int, Array]) -> tuple[dict[int, Array], Array]:
     """T = [τ | V] of these bases, and the σ² that are best for the weighted sum at cost one."""
     inverses = {r: Point.at(u).inverse for r, u in rows.items()}
-    moments = design.moments(inverses, dict.fromkeys(rows, 1.0), design.products(inverses))
+    moments = design.moments(inverses, design.products(inverses))
     terms = design.terms
     each = terms.coefficients(moments.residual, moments.mean, moments.joint)
     variance = terms.by_subset(each * design.type_weight[terms.query])
-    sigma2 = share_for_sum(design.privacy_weights(moments.sensitivity), variance, 1.0)
+    privacy = design.privacy_weights(design.sensitivities(dict.fromkeys(rows, 1.0)))
+    sigma2 = share_for_sum(privacy, variance, 1.0)
     return inverses, np.where(np.isfinite(sigma2), sigma2, 0.0)

@@ -11,21 +11,20 @@ The largest cost is a p-norm over pairs of records that are far apart, looked fo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations, product
 from math import prod
 from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, distinct_rows
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_apply
 from noiseplan.mechanisms.far_pairs import MOST_PAIRS, least_before
 from noiseplan.optimize.split_coordinates import Chart, Point
-from noiseplan.planning.neighbours import subset_counts
 from noiseplan.planning.replaced_products import Descent, p_norm
-from noiseplan.planning.workload_types import Design
+from noiseplan.planning.workload_types import Design, subset_counts
 
 # Rising powers of the norm, pairs of records looked for anew before each, and steps of each.
 POWERS: Final = (16.0, 16.0, 50.0, 50.0, 150.0, 150.0, 500.0, 500.0, 1500.0, 1500.0)
@@ -55,9 +54,8 @@ def lengthened(design: Design, rows: dict[int, Array], sigma2: Array) -> dict[in
         grams = records.grams(chart.points(x[count:]))
         precision = np.zeros(len(noisy))
         precision[noisy] = np.exp(-x[:count])
-        found = np.unique(
-            np.concatenate([found, records.far(grams, precision, SLACK / power)]), axis=0
-        )
+        found = np.concatenate([found, records.far(grams, precision, SLACK / power)])
+        found = found[distinct_rows(found.reshape(len(found), -1))[0]]
         x = Descent(design, chart, SomePairs(records, found), noisy, power).run(x, STEPS)
     longest = {r: p.rows for r, p in chart.points(x[count:]).items()}
     return {r: u / np.sqrt((u**2).sum(axis=0).max()) for r, u in longest.items()}
@@ -74,6 +72,11 @@ class _Records:
         self.fixed = {
             r: _plain_gram(role.size if role.plain else 1) for r, role in enumerate(roles)
         }
+        values = [
+            design.group_count(r) if r in design.free else len(gram)
+            for r, gram in self.fixed.items()
+        ]
+        self.sizes = [values[r] for r in self.role.tolist()]  # of each attribute's Gram matrix
         places = [np.flatnonzero(self.role == r).tolist() for r in range(len(roles))]
         self.sets: list[tuple[int, list[int]]] = [
             (number, [place for part in chosen for place in part])
@@ -85,21 +88,13 @@ class _Records:
         """UᵀU of every role."""
         return self.fixed | {r: point.rows.T @ point.rows for r, point in points.items()}
 
-    def parts(self, grams: dict[int, Array], pairs: IntArray) -> Array:
-        """(a, b, c) × pairs × attributes."""
-        found = np.empty((3, len(pairs), self.many))
-        for i, r in enumerate(self.role.tolist()):
-            x, y = pairs[:, 0, i], pairs[:, 1, i]
-            found[:, :, i] = grams[r][x, x], grams[r][y, y], grams[r][x, y]
-        return found
-
     def slopes(self, parts: Array, precision: Array) -> Array:
         """∂/∂a_i Σ_A σ_A⁻² ∏ a_i, and for b and c: of every attribute."""
-        result = np.zeros_like(parts)
+        result, noise = np.zeros_like(parts), precision.tolist()
         for number, places in self.sets:
-            for i in places if precision[number] > 0 else ():
-                others = parts[:, :, [j for j in places if j != i]].prod(axis=2)
-                result[:, :, i] += precision[number] * others
+            for i in places if noise[number] > 0 else ():
+                others = _product(parts, [j for j in places if j != i])
+                result[i] += noise[number] * others
         return result
 
     def far(self, grams: dict[int, Array], precision: Array, slack: float) -> IntArray:
@@ -146,8 +141,8 @@ class _Records:
         differ = codes[0] != codes[1]
         at = differ.argmax(axis=1)[:, None]
         ahead = np.take_along_axis(codes[0] <= codes[1], at, axis=1)
-        chosen = np.unique(np.where(ahead, codes[0], codes[1]), axis=0)
-        return np.stack(np.divmod(chosen, wide), axis=1)
+        chosen = np.where(ahead, codes[0], codes[1])
+        return np.stack(np.divmod(chosen[distinct_rows(chosen)[0]], wide), axis=1)
 
 
 def _far_apart(gram: Array, margin: float) -> IntArray:
@@ -177,30 +172,45 @@ class SomePairs:
     ) -> tuple[float, Array, dict[int, Array]]:
         """The norm, and its slopes by 1/σ² and by every U."""
         records, grams = self.records, self.records.grams(points)
-        parts = records.parts(grams, self.pairs)
+        parts = np.stack(
+            [grams[r].take(at) for r, at in zip(records.role.tolist(), self._at, strict=True)]
+        )
         rows = self._rows(parts, len(precision))
         norm, weights = p_norm(rows @ precision, power)
-        by_part = records.slopes(parts, precision) * weights[:, None] * self._signs
+        by_part = records.slopes(parts, precision) * weights * self._signs
         by_rows = {}
         for r, point in points.items():
             slope = np.zeros_like(grams[r])
             for i in np.flatnonzero(records.role == r).tolist():
-                x, y = self.pairs[:, 0, i], self.pairs[:, 1, i]
-                size = len(slope)
-                for part, (u, v) in enumerate(((x, x), (y, y), (x, y))):
-                    flat = np.bincount(u * size + v, by_part[part, :, i], size * size)
-                    slope += flat.reshape(size, size)
+                for at, weight in zip(self._at[i], by_part[i], strict=True):
+                    slope += np.bincount(at, weight, slope.size).reshape(slope.shape)
             by_rows[r] = point.rows @ (slope + slope.T)
         return norm, weights @ rows, by_rows
 
     @cached_property
+    def _at(self) -> list[IntArray]:
+        """Of each attribute (a, b, c) × pairs: where these stand in the Gram matrix of its role."""
+        found = []
+        for i, size in enumerate(self.records.sizes):
+            x, y = self.pairs[:, 0, i], self.pairs[:, 1, i]
+            found.append(np.stack([x * size + x, y * size + y, x * size + y]))
+        return found
+
+    @cached_property
     def _signs(self) -> Array:
-        return np.array([1.0, 1.0, -2.0])[:, None, None]
+        return np.array([1.0, 1.0, -2.0])[:, None]
 
     def _rows(self, parts: Array, types: int) -> Array:
         """Pairs × subset types: what each adds, times σ²."""
-        rows = np.zeros((len(self.pairs), types))
+        rows = np.zeros((types, len(self.pairs)))
         for number, places in self.records.sets:
-            first, second, both = parts[:, :, places].prod(axis=2)
-            rows[:, number] += first + second - 2.0 * both
-        return rows
+            first, second, both = _product(parts, places)
+            rows[number] += first + second - 2.0 * both
+        return np.ascontiguousarray(rows.T)
+
+
+def _product(parts: Array, places: list[int]) -> Array:
+    """∏ a_i, ∏ b_i and ∏ c_i over some attributes, from (attributes, (a, b, c), pairs)."""
+    if not places:
+        return np.ones(parts.shape[1:])
+    return reduce(np.multiply, [parts[i] for i in places])

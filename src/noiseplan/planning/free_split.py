@@ -48,9 +48,15 @@ UNASKED: Final = 1e-11
 SMALLEST: Final = 1e-9
 
 
-def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:
-    """J, and its gradient with respect to R and m (per pair) and to the joint coefficients."""
-    privacy = design.privacy_weights(moments.sensitivity)
+def total_gradient(
+    design: Design, inverses: dict[int, Array], products: dict[int, Array]
+) -> tuple[float, Array, Array, Array]:
+    """J, and its gradient with respect to R and m (per pair) and to the joint coefficients.
+
+    `inverses` are T = [τ | V] of each free role, for rows U whose longest column is taken for one.
+    """
+    moments = design.moments(inverses, products)
+    privacy = design.privacy_weights(design.sensitivities(dict.fromkeys(inverses, 1.0)))
 
     def slope(variance: Array) -> Array:
         """J = Σ_a √(P_a V_a)  ⇒  ∂J/∂V_a = ½ √(P_a/V_a)."""
@@ -67,13 +73,12 @@ def subset_slopes(
     """V of every subset type, and the gradient of a function of it with given slopes at V."""
     terms = design.terms
     coefficients = terms.coefficients(moments.residual, moments.mean, moments.joint)
-    weighted = coefficients * design.type_weight[terms.query]
+    weight = design.type_weight[terms.query]
+    weighted = coefficients * weight
     variance = terms.by_subset(weighted)
-    slope = slope_of(variance)
-    by_residual, by_mean = terms.gradient(
-        slope[terms.subset] * weighted, moments.residual, moments.mean
-    )
-    by_joint = (slope[terms.subset] * design.type_weight[terms.query])[terms.joint]
+    slope = slope_of(variance)[terms.subset]
+    by_residual, by_mean = terms.gradient(slope * weighted, moments.residual, moments.mean)
+    by_joint = (slope * weight)[terms.joint]
     return variance, by_residual, by_mean, by_joint
 
 
@@ -193,8 +198,7 @@ def cost_and_gradients(design: Design, points: dict[int, Point]) -> tuple[float,
     """J and its gradient with respect to each free role's T."""
     inverses = {r: point.inverse for r, point in points.items()}
     products = design.products(inverses)
-    moments = design.moments(inverses, dict.fromkeys(points, 1.0), products)
-    cost, *slopes = total_gradient(design, moments)
+    cost, *slopes = total_gradient(design, inverses, products)
     return cost, inverse_gradients(design, points, products, *slopes)
 
 
@@ -207,8 +211,7 @@ def role_grams(design: Design) -> dict[int, Array]:
     """What each free role is asked, as one Gram matrix: its factors by their weight in the
     objective."""
     plain = {r: MatrixBasis.orthogonal(design.group_count(r)).inverse for r in design.free}
-    moments = design.moments(plain, dict.fromkeys(plain, 1.0), design.products(plain))
-    _, by_residual, _, _ = total_gradient(design, moments)
+    _, by_residual, _, _ = total_gradient(design, plain, design.products(plain))
     return {r: _weighted_gram(design, r, by_residual) for r in design.free}
 
 
@@ -217,7 +220,7 @@ def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
     objective."""
     n = design.group_count(role)
     gram = np.zeros((n, n))
-    for pair in design.pairs_of(role):
+    for pair in design.pairs_of[role]:
         factor = design.grams[pair]
         if factor is not None:
             gram += by_residual[pair] * factor

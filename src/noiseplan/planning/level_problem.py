@@ -101,6 +101,11 @@ class LevelProblem:
     def rest(self) -> tuple[int, ...]:
         return tuple(i for i in self.others if i not in self.by_value)
 
+    @property
+    def rest_cells(self) -> int:
+        """Cells of the rest."""
+        return prod(self.schema.shape[i] for i in self.rest)
+
     @cached_property
     def values(self) -> int:
         """∏ n of those by value."""
@@ -144,8 +149,15 @@ class LevelProblem:
     @cached_property
     def classes(self) -> Reduction:
         """Cells of the rest that no query tells apart are one."""
-        grams = (self._over_rest(factors, gram=True) for factors in self._factors)
-        return Reduction.of_gram(np.sum([g / np.diagonal(g).max() for g in grams], axis=0))
+        return self._classes(self._factors)
+
+    def _classes(self, asked: list[dict[int, Matrix]]) -> Reduction:
+        """Of the cells of the rest, those that these factors do not tell apart."""
+        total = np.zeros((self.rest_cells, self.rest_cells))
+        for factors in asked:
+            gram = self._over_rest(factors, gram=True)
+            total += gram / (np.diagonal(gram).max() or 1.0)
+        return Reduction.of_gram(total)
 
     @cached_property
     def grams(self) -> list[Array]:
@@ -161,8 +173,7 @@ class LevelProblem:
         """Of all cells of the others, those that nothing asked from this level on tells apart."""
         asked = {each.over for each in self.asked if each.level >= level}
         needed = [self._factors[q] for q in asked]
-        grams = (self._over_rest(factors, gram=True) for factors in needed)
-        rest = Reduction.of_gram(np.sum([g / np.diagonal(g).max() for g in grams], axis=0)).groups
+        rest = self._classes(needed).groups
         sizes = {i: self.schema.shape[i] for i in self.by_value}
         used = [np.arange(n) * any(i in f for f in needed) for i, n in sizes.items()]
         axes = np.meshgrid(*used, np.arange(len(rest)), indexing="ij")

@@ -193,7 +193,10 @@ class TreeProblem(LongProblem):
 
     @cached_property
     def alike(self) -> Alike:
-        return Alike.of(self.tree)
+        """What is asked of a node is asked of its like: the cell of missing values has none where
+        a query leaves it out."""
+        missing = int(self.tree.of_value[-1]) if self.uncounted.any() else None
+        return Alike.of(self.tree, missing)
 
     @cached_property
     def often(self) -> Array:
@@ -211,13 +214,16 @@ def tree_problem(problem: Problem) -> TreeProblem | None:
 
 
 def short_tree_problem(problem: Problem) -> TreeProblem | None:
-    """The same for the attribute of most levels, however few values it has; None without any."""
+    """The same for the attribute of most levels, however few values it has; None without any.
+
+    One that is asked by value has two levels: its values, and their sum.
+    """
     workload = problem.workload
     if len(workload.columns.matrices):
         return None
-    by_levels = (i for i in range(len(workload.schema)) if not asked_by_value(workload, i))
-    trees = [tree for i in by_levels if (tree := tree_along(problem, i)) is not None]
-    return max(trees, key=lambda found: (found.tree.depth, found.tree.sizes[-1]), default=None)
+    found = (tree_along(problem, place) for place in range(len(workload.schema)))
+    trees = [tree for tree in found if tree is not None]
+    return max(trees, key=lambda whole: (whole.tree.depth, whole.tree.sizes[-1]), default=None)
 
 
 def tree_along(problem: Problem, place: int) -> TreeProblem | None:

@@ -12,6 +12,7 @@ from noiseplan._doors import through
 from noiseplan.errors import NoiseplanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.noise.law import LEAST_VARIANCE
 from noiseplan.noise.moments import half_width_factor
 from noiseplan.planning.candidate import Considered
 from noiseplan.planning.certificates import Optimality
@@ -159,7 +160,8 @@ class Plan:
     def gap(self) -> float | None:
         """How far the objective may be above that of the best linear Gaussian mechanism, relative.
 
-        Certified by plans of one matrix over all cells (`planner="optimal"`); None elsewhere.
+        Certified by plans of one matrix over all cells (`planner="optimal"`); None elsewhere. It is
+        (value − bound)/value; all that is printed is value/bound − 1, as `certify` has it.
         """
         return self.optimality.gap
 
@@ -379,6 +381,7 @@ def total_is_exact(plan: Plan) -> bool | None:
     if plan.mechanism.priced.public_total:
         return plan.privacy.neighbours == "replace"
     try:
-        return not plan.variance(Query(plan.schema, [])).any()
+        # Of noise that is never seen to be other than zero, no less is told.
+        return bool((plan.variance(Query(plan.schema, [])) <= LEAST_VARIANCE).all())
     except NoiseplanError:
         return None

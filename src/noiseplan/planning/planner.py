@@ -192,7 +192,8 @@ class LaplaceFamily(Family):
                 + " is planned for with Gaussian noise: leave out "
                 + remedy("argument", "noise=, or give targets=", "[plan] noise, or give [targets]")
             )
-        return least_epsilon(problem, self.solve)
+        with laplace_matrix.searched_once():
+            return least_epsilon(problem, self.solve)
 
     def first(self, problem: Problem) -> Candidate | None:
         _check_pure(problem)

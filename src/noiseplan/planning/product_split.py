@@ -61,7 +61,7 @@ class _Product:
         for r in range(len(self.design.roles.roles)):
             n = self.design.group_count(r)
             if r in self.design.free:
-                grams = [self.design.grams[p] for p in self.design.pairs_of(r)]
+                grams = [self.design.grams[p] for p in self.design.pairs_of[r]]
                 gram = np.sum([g for g in grams if g is not None], axis=0)
                 values, vectors = np.linalg.eigh(gram + 1e-9 * np.trace(gram) * np.eye(n))
                 pieces.append(((vectors * values**0.25) @ vectors.T).ravel())
@@ -92,7 +92,7 @@ class _Product:
         return self._forward_plain(r, part, error, total)
 
     def _forward_plain(self, r: int, part: Array, error: Array, total: Array) -> Carry:
-        n, pairs = self.design.group_count(r), self.design.pairs_of(r)
+        n, pairs = self.design.group_count(r), self.design.pairs_of[r]
         share = 1.0 / (1.0 + np.exp(-part[0]))
         alone, whole = 1.0 - share, 1.0 + (n - 1) * share
         # A role that is not plain has one group here, and its Gram matrix is one number.

@@ -25,8 +25,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import minimise
 from noiseplan.optimize.split_coordinates import Chart, Point
 from noiseplan.planning.free_split import inverse_gradients, subset_slopes
-from noiseplan.planning.neighbours import subset_counts
-from noiseplan.planning.workload_types import Design
+from noiseplan.planning.workload_types import Design, subset_counts
 
 POWERS: Final = (16.0, 100.0, 600.0, 3000.0)
 STEPS: Final = 150
@@ -102,7 +101,7 @@ class Descent:
         design = self.design
         inverses = {r: point.inverse for r, point in points.items()}
         products = design.products(inverses)
-        moments = design.moments(inverses, dict.fromkeys(points, 1.0), products)
+        moments = design.moments(inverses, products)
         every = np.zeros(len(self.noisy))
         every[self.noisy] = sigma2
         variance, *slopes = subset_slopes(design, moments, lambda _: every)

@@ -18,8 +18,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.optimize.record_pairs import replaced_optimum, replaced_worst
 from noiseplan.optimize.row_space_optimum import RowSpaceOptimum
 from noiseplan.planning.free_split import optimise_total, optimise_upright
-from noiseplan.planning.neighbours import measured_alone
-from noiseplan.planning.workload_types import Design
+from noiseplan.planning.workload_types import Design, measured_alone
 
 # Values of an attribute up to which its optimum is looked for, and to which gap: a second or so.
 GAPS: Final = ((64, 1e-6), (128, 1e-5), (256, 1e-4), (1024, 1e-3))

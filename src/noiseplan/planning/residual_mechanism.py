@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from noiseplan.arrays import IntArray, combination_rows
-from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
@@ -16,86 +16,38 @@ from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.optimize.allocation import spend
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Residual
-from noiseplan.planning.integers import BITS, IntegerPlan, to_integers
-from noiseplan.planning.measured_numbers import INTEGERS, REALS, Numbers
+from noiseplan.planning.measured_numbers import BITS, Numbers
 from noiseplan.planning.solve import Aim, Solution, role_bases
 from noiseplan.planning.workload_errors import ResidualFigures
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import margin, product_up
 
-# How near the least cost that meets targets is found, and in how many steps at most.
-LEAST_GAP, LEAST_STEPS = 1e-6, 60
-
 
 def make_residual(
-    aim: Aim, solution: Solution, integer: bool, least: bool, bits: tuple[int, ...] = BITS
+    aim: Aim, solution: Solution, numbers: Numbers, least: bool, bits: Sequence[int] = BITS
 ) -> Candidate:
     """A residual plan as a mechanism. `least`: targets must be met, whatever that costs.
 
     `bits` are the sizes of integers to try, from the smallest.
     """
-    if integer:
-        return _discrete(aim, solution, least, bits)
-    require_sizes(solution.sigma2, solution.privacy)
-    over = margin(len(solution.sigma2))
-    sigma2 = solution.sigma2 * (1 + 2 * over)
-    cost = product_up(spend(solution.privacy, sigma2), 1 + over)
-    privacy = Guarantee(cost, "gaussian", aim.neighbours)
-    mechanism = assemble(aim.design, solution.rows, sigma2, known=solution.bases)
-    figures = ResidualFigures(aim.design, solution.bases, sigma2)
-    known = Residual(
-        aim.design, solution.share, solution.total_rows, privacy, aim.planner, aim.targeted
-    )
-    return Candidate(aim.planner, mechanism, privacy, figures, known)
-
-
-def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) -> Candidate:
-    plan = to_integers(aim, solution, bits)
-    if least and solution.share.value > 0:
-        plan = _least(aim, solution, plan)
-    figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
+    plan = numbers.measured(aim, solution, least, bits)
     require_sizes(plan.sigma2, plan.privacy)
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
-    privacy = Guarantee(cost, "zcdp", aim.neighbours)
+    mechanism = assemble(aim.design, plan.rows, plan.sigma2, numbers, plan.bases)
+    privacy = Guarantee(cost, mechanism.noise.accounting, aim.neighbours)
+    figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
-    mechanism = assemble(aim.design, plan.rows, plan.sigma2, INTEGERS, plan.bases)
     known = Residual(aim.design, share, solution.total_rows, privacy, aim.planner, aim.targeted)
     return Candidate(aim.planner, mechanism, privacy, figures, known, plan.loss)
-
-
-def _least(aim: Aim, solution: Solution, plan: IntegerPlan) -> IntegerPlan:
-    """The integer plan at the least cost that meets the targets.
-
-    Rounding moves variances a little, and discrete noise of less than one count has less variance
-    than its parameter. So the cost is searched for: variances fall with it, like 1/cost or faster.
-    """
-    priority = aim.design.roles.type_priority
-    enough, too_little, best, cost = np.inf, 0.0, plan, aim.budget
-    for _ in range(LEAST_STEPS):
-        figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
-        reached = float(np.max(priority * figures.largest())) / solution.share.value
-        if reached <= 1:
-            enough, best = cost, plan
-        else:
-            too_little = cost
-        if reached <= 1 <= reached * (1 + LEAST_GAP) or enough <= too_little * (1 + LEAST_GAP):
-            break
-        cost *= max(reached, 0.5) * (1 + LEAST_GAP / 4)
-        if not too_little < cost < enough:
-            cost = np.sqrt(too_little * enough)
-        plan = to_integers(replace(aim, budget=cost), solution, (best.bits,))
-    if enough == np.inf:
-        raise PlanError("no integer plan was found that meets the targets: this is a bug")
-    return best
 
 
 def assemble(
     design: Design,
     rows: dict[int, Array],
     sigma2: Array,
-    numbers: Numbers = REALS,
-    known: dict[int, Basis] | None = None,
+    numbers: Numbers,
+    known: dict[int, Basis],
 ) -> ResidualMechanism:
     """The mechanism with these bases and this σ² for every subset of each type."""
     schema = design.workload.schema

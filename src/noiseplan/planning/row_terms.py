@@ -188,7 +188,7 @@ def worst_rows(
 
 def plain_rows(design: Design, inverses: dict[int, Array]) -> sp.csr_array:
     """One row for each type whose rows are alike: the sum of variances shared evenly."""
-    moments = design.moments(inverses, {}, design.products(inverses))
+    moments = design.moments(inverses, design.products(inverses))
     terms = design.terms
     matrix = terms.matrix(terms.coefficients(moments.residual, moments.mean, moments.joint))
     chosen = plain_types(design)

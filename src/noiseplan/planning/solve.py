@@ -23,7 +23,6 @@ from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.planning.far_records import lengthened, worth_lengthening
 from noiseplan.planning.free_split import optimise_upright
 from noiseplan.planning.largest_variance import POWERS, optimise_worst, worth_searching
-from noiseplan.planning.neighbours import measured_alone, privacy_rows
 from noiseplan.planning.objectives import (
     ConvexLoss,
     Objective,
@@ -34,7 +33,13 @@ from noiseplan.planning.objectives import (
 from noiseplan.planning.replaced_products import descended, worth_descending
 from noiseplan.planning.replaced_split import worst_bases
 from noiseplan.planning.row_terms import all_rows, worst_rows
-from noiseplan.planning.workload_types import Design, Moments, without_rounding
+from noiseplan.planning.workload_types import (
+    Design,
+    Moments,
+    measured_alone,
+    privacy_rows,
+    without_rounding,
+)
 from noiseplan.privacy import Neighbours
 
 
@@ -104,11 +109,10 @@ def group_inverses(design: Design, bases: dict[int, Basis]) -> dict[int, Array]:
 
 
 def moments_of(design: Design, bases: dict[int, Basis]) -> Moments:
-    """R, m, β of the bases that will be used."""
-    betas = {r: basis.sensitivity for r, basis in bases.items()}
+    """R and m of the bases that will be used."""
     known = by_formula(design, bases)
     inverses = group_inverses(design, {r: b for r, b in bases.items() if r not in known})
-    moments = design.moments(inverses, betas, design.products(inverses))
+    moments = design.moments(inverses, design.products(inverses))
     # ‖Wτ‖² row by row: as the quadratic form τᵀWᵀWτ it would drown in rounding long before it is
     # small enough to be left out, and it decides whether a sum is measured at all.
     mean, residual = moments.mean.copy(), moments.residual.copy()

@@ -57,6 +57,7 @@ class Roles:
     pair_factor: IntArray
     types: IntArray
     type_of_query: IntArray
+    type_first: IntArray  # the first query of each type
     type_count: IntArray  # queries of each type
     type_distinct: (
         IntArray  # different tables among them; 0 if some are asked more often than others
@@ -205,6 +206,7 @@ def _roles_from_colours(
         used % len(c.distinct),
         types,
         type_of_query,
+        first,
         np.bincount(type_of_query),
         _distinct_tables(workload, type_of_query),
         c.weights[first],

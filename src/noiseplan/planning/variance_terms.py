@@ -62,8 +62,9 @@ class Terms:
         result = np.exp(self.log_count + powers.sum(axis=1))
         # What no query needs has coefficient zero exactly, or it would be measured with huge noise.
         no_r, no_m = np.append(residual == 0, False), np.append(mean == 0, False)
-        unused = (no_r[self.pair] & (self.measured > 0)) | (no_m[self.pair] & (self.summed > 0))
-        result[unused.any(axis=1)] = 0.0
+        if no_r.any() or no_m.any():
+            unused = (no_r[self.pair] & (self.measured > 0)) | (no_m[self.pair] & (self.summed > 0))
+            result[unused.any(axis=1)] = 0.0
         result[self.joint] = joint
         return np.asarray(result)
 

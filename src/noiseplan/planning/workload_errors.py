@@ -39,7 +39,7 @@ class Figures(ABC):
 
     def first_of_types(self) -> IntArray:
         """One query of each type, by its position."""
-        return np.unique(self.design.roles.type_of_query, return_index=True)[1]
+        return self.design.roles.type_first
 
     def require_answers(self, mechanism: Mechanism) -> None:
         """Refuse a plan that cannot answer its own workload, before anything is spent on it."""

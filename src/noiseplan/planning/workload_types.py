@@ -12,7 +12,14 @@ from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.domain.gram import workload_gram
 from noiseplan.matrices import DenseMatrix, Matrix
 from noiseplan.matrices.base import Array, equal_columns
-from noiseplan.mechanisms.basis import ROUNDING
+from noiseplan.mechanisms.basis import ROUNDING, Basis
+from noiseplan.mechanisms.far_pairs import pair_costs
+from noiseplan.mechanisms.residual_cost import (
+    few_patterns,
+    one_by_one,
+    pattern_bound,
+    pattern_costs,
+)
 from noiseplan.planning.limits import GRAM_VALUES
 from noiseplan.planning.symmetry import Roles, find_roles
 from noiseplan.planning.variance_terms import Terms, build_terms, joint_roles
@@ -21,11 +28,10 @@ from noiseplan.queries import Workload
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What planning needs of the bases: R and m per pair, β per role, joint coefficients."""
+    """What variances are made of: R and m of the bases per pair, joint coefficients."""
 
     residual: Array
     mean: Array
-    sensitivity: Array
     joint: Array
 
 
@@ -111,40 +117,47 @@ class Design:
     @cached_property
     def type_rows(self) -> IntArray:
         """Rows of one query of each type."""
-        first = np.unique(self.roles.type_of_query, return_index=True)[1]
-        return self.workload.sizes[first]
+        return self.workload.sizes[self.roles.type_first]
 
-    def pairs_of(self, role: int) -> IntArray:
-        return np.flatnonzero(self.roles.pair_role == role)
+    @cached_property
+    def pairs_of(self) -> list[list[int]]:
+        """The pairs of each role; asked for at every step of a search."""
+        return [
+            np.flatnonzero(self.roles.pair_role == r).tolist() for r in range(len(self.roles.roles))
+        ]
+
+    @cached_property
+    def _traces(self) -> list[float]:
+        """tr(WᵀW) of each pair that has a Gram matrix."""
+        return [0.0 if gram is None else float(np.trace(gram)) for gram in self.grams]
 
     def products(self, inverses: dict[int, Array]) -> dict[int, Array]:
         """WᵀW T of each pair on a free role: moments and their gradients are made of it."""
         return {
-            int(pair): gram @ inverses[r]
+            pair: gram @ inverses[r]
             for r in inverses
-            for pair in self.pairs_of(r)
+            for pair in self.pairs_of[r]
             if (gram := self.grams[pair]) is not None
         }
 
-    def moments(
-        self, inverses: dict[int, Array], betas: dict[int, float], products: dict[int, Array]
-    ) -> Moments:
+    def moments(self, inverses: dict[int, Array], products: dict[int, Array]) -> Moments:
         """R = ‖WV‖², m = ‖Wτ‖² from T = [τ | V] (over groups) of each free role and `products`.
 
-        Plain roles have ResidualPlanner's R = n − 1, m = 1/n, β = (n − 1)/n.
+        Plain roles have ResidualPlanner's R = n − 1, m = 1/n.
         """
         count = len(self.roles.pair_role)
         residual, mean = np.zeros(count), np.zeros(count)
+        lengths = {r: np.einsum("ij,ij->j", t, t) for r, t in inverses.items()}
         for r, role in enumerate(self.roles.roles):
             n = role.size
-            for pair in self.pairs_of(r):
+            for pair in self.pairs_of[r]:
                 gram = self.grams[pair]
-                if int(pair) in products:
-                    squares = np.einsum("ij,ij->j", inverses[r], products[int(pair)])
-                    size = np.einsum("ij,ij->j", inverses[r], inverses[r]) * np.trace(gram)
-                    mean[pair] = without_rounding(squares[0], size[0])
-                    if int(pair) not in self.constant:
-                        residual[pair] = without_rounding(squares[1:].sum(), size[1:].sum())
+                if pair in products:
+                    squares = np.einsum("ij,ij->j", inverses[r], products[pair])
+                    size = lengths[r] * self._traces[pair]
+                    mean[pair] = _not_rounded(squares[0], size[0])
+                    if pair not in self.constant:
+                        residual[pair] = _not_rounded(squares[1:].sum(), size[1:].sum())
                 elif role.plain:
                     mean[pair], residual[pair] = 1.0 / n, n - 1.0
                 elif gram is not None:  # one group only: nothing but the sum is ever asked
@@ -156,12 +169,10 @@ class Design:
             for j in self.joints
             for inner in [self.joint_inverses(j, inverses)]
         ]
-        return Moments(
-            residual, mean, self.sensitivities(betas), np.concatenate([*joint, np.zeros(0)])
-        )
+        return Moments(residual, mean, np.concatenate([*joint, np.zeros(0)]))
 
     def sensitivities(self, betas: dict[int, float]) -> Array:
-        """β of each role: as given, or ResidualPlanner's."""
+        """β of each role: as given, or ResidualPlanner's (n − 1)/n."""
         sizes = [role.size for role in self.roles.roles]
         return np.array([betas.get(r, (n - 1) / n) for r, n in enumerate(sizes)])
 
@@ -181,6 +192,11 @@ class Design:
 def without_rounding(square: Array, scale: Array) -> Array:
     """Zero where a squared norm is no more than rounding can make of factors of that size."""
     return np.where(square <= ROUNDING * scale, 0.0, square)
+
+
+def _not_rounded(square: float, scale: float) -> float:
+    """The same of single numbers."""
+    return 0.0 if square <= ROUNDING * scale else square
 
 
 def _joint_scale(joint: JointQuery, inverses: list[Array]) -> Array:
@@ -287,3 +303,56 @@ def _reduced(joint: JointQuery, groups: tuple[IntArray, ...]) -> JointQuery:
         first = first_of(groups[role])
         tensor = np.take(tensor, first, axis=axis + 1)
     return JointQuery(np.ascontiguousarray(tensor), joint.roles, joint.number)
+
+
+# ---------------------------------------------------------------------- what it costs
+#
+# For each kind of neighbour. Adding or removing one record costs Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i:
+# one record attains every maximum. Replacing one by another is priced by the pairs of values that
+# stand for all others; where these are many, by the attributes on which two records agree, and
+# roles say how many of each kind do (`noiseplan.mechanisms.far_pairs`, `residual_cost`).
+
+
+def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Array:
+    """Patterns × subset types: the cost is the largest entry of this matrix times 1/σ²."""
+    added = design.privacy_weights(np.array([bases[r].sensitivity for r in range(len(bases))]))
+    if neighbours == "add-remove":
+        return added[None, :]
+    every = [bases[r] for r in range(len(bases))]
+    reach = np.array([[b.lowest, b.sensitivity, b.farthest] for b in every]).reshape(-1, 3)
+    members = np.array([len(role.members) for role in design.roles.roles])
+    counts = subset_counts(design)
+    rows = None if one_by_one(counts) else pair_costs(counts, members, every)
+    if rows is None:
+        rows = pattern_costs(counts, members, reach)
+    if rows is None:
+        return pattern_bound(counts.astype(np.float64), added, reach)[None, :]
+    return _undominated(rows)
+
+
+def cost_is_exact(design: Design, neighbours: str) -> bool:
+    """Whether every pattern of agreement is looked at, so that the cost is no mere upper bound."""
+    return (
+        neighbours == "add-remove"
+        or few_patterns([len(role.members) for role in design.roles.roles])
+        or measured_alone(design)
+    )
+
+
+def measured_alone(design: Design) -> bool:
+    """Whether every subset has one attribute at most."""
+    return one_by_one(subset_counts(design))
+
+
+def subset_counts(design: Design) -> IntArray:
+    """Subset types × roles: how many attributes of each."""
+    return np.asarray(design.terms.privacy_powers.toarray()).astype(np.int64)
+
+
+def _undominated(rows: Array) -> Array:
+    """Without rows that another row exceeds everywhere (a cheap sieve against the largest rows)."""
+    rows = np.unique(rows, axis=0)
+    for leader in rows[np.argsort(-rows.sum(axis=1))[:64]]:
+        below = (rows <= leader).all(axis=1) & (rows < leader).any(axis=1)
+        rows = rows[~below]
+    return rows

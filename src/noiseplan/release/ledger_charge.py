@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from noiseplan.errors import PlanError, remedy
 from noiseplan.noise import NoiseSampler
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from noiseplan.ledger.events import Reserved
     from noiseplan.release.release import Release
 
+# Whose records are counted: as a column says, as nobody says, or as who made the counts knows.
+Whose = Literal["persons", "nobody", "counts"]
 # Charges of one plan may fall short of the cost it states by the rounding of what was left to pay,
 # and by what matrices in integers measure less; each of them covered what was measured.
 ROUNDING = Fraction(1, 10**7)
@@ -73,15 +75,21 @@ class Account:
         if balance.units and plan.unit not in balance.units:
             raise other_people(plan.unit, balance)
 
+    def require_same_people(self, plan: Plan, whose: Whose) -> None:
+        """Refuse records that do not add up with those of earlier releases, before any is read."""
+        if self.ledger is not None:
+            self.ledger.require_same_people(_told_whose(self._charge(plan, ""), plan, whose))
+
     @contextmanager
     def charged(
-        self, plan: Plan, sampler: NoiseSampler, follows: str = "", chosen: bool = False
+        self, plan: Plan, sampler: NoiseSampler, follows: str = "", whose: Whose = "counts"
     ) -> Iterator[str]:
         """Charge the ledger around the block that makes the release; where it is recorded.
 
         `follows` is where the look is recorded that the release completes, if its price is that of
-        both together less the look's; the ledger sees to it that this happens once. `chosen`:
-        whether it is known whose records are counted.
+        both together less the look's; the ledger sees to it that this happens once. `whose` are the
+        records that are counted. What does not fit, or does not add up, is refused here once more,
+        in the transaction that records the charge: others may have spent since it was asked.
         """
         if self.ledger is None:
             yield ""
@@ -89,9 +97,7 @@ class Account:
         require_private(sampler)
         tables, pieces = published(plan.workload), told_pieces(plan.workload, _public_total(plan))
         act = replace(self._charge(plan, follows), tables=tables, pieces=pieces or None)
-        if plan.max_rows == 1 and (chosen or plan.owned):  # said by the number where it is another
-            act = replace(act, unit=plan.unit)
-        with self.ledger.charging(act) as entry:
+        with self.ledger.charging(_told_whose(act, plan, whose)) as entry:
             yield _text(entry)
 
     def _charge(self, plan: Plan, follows: str) -> Reserved:
@@ -103,21 +109,6 @@ class Account:
         act = reserved(self.dataset, cost, self.purpose, plan.hash(), plan.max_rows, completed)
         unit = None if plan.unit == PERSON else plan.unit
         return replace(act, unit=unit)
-
-    def require_of_records(self) -> None:
-        """Refuse records of nobody where one record of each person was counted before."""
-        assert self.ledger is not None  # or nothing is known
-        if self.ledger.balance(self.dataset).bound is not None:  # at which all records are priced
-            return
-        for entry in self.ledger.entries(self.dataset):
-            if entry.owned and entry.max_rows == 1:
-                raise PlanError(
-                    f"dataset {self.dataset!r} was charged for a {entry.unit} of whom one record "
-                    f"counts ({_text(entry)}), and it is not said whose these records are: all of "
-                    f"one {entry.unit} would count. Nothing was read or spent. Name the column, "
-                    + remedy("name person", "release(data, person='id')")
-                    + "; where each record is another's, one of row numbers"
-                )
 
     def note_refusal(self, plan: Plan, kind: str, detailed: bool) -> None:
         """Enter that the data were refused, before anybody is told so."""
@@ -213,6 +204,15 @@ def require_charged(
             f"the ledger and dataset of the earlier release, or release the whole plan: "
             + remedy("whole plan", f"plan.release(data, ledger=…, dataset={dataset!r})")
         )
+
+
+def _told_whose(act: Reserved, plan: Plan, whose: Whose) -> Reserved:
+    """The charge with what is known of whose records one of each is, or that nothing is."""
+    if plan.max_rows > 1:  # said by the number
+        return act
+    if whose == "persons" or plan.owned:
+        return replace(act, unit=plan.unit)
+    return replace(act, of_nobody=True) if whose == "nobody" and act.unit is None else act
 
 
 def _public_total(plan: Plan) -> bool | None:

@@ -14,7 +14,7 @@ import numpy as np
 from noiseplan.counting import Projectable, open_source
 from noiseplan.counting.counted_tables import Tables
 from noiseplan.counting.projectable import Countable
-from noiseplan.counting.telling import NO_RECORDS, TOO_MANY, reading, refused, showing
+from noiseplan.counting.refusals import NO_RECORDS, TOO_MANY, reading, refused, showing
 from noiseplan.errors import DataRefused, PlanError, remedy
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.price import NOTHING, Paid, require_price
@@ -23,7 +23,7 @@ from noiseplan.noise.law import SIMULATED
 from noiseplan.noise.samplers import sampler_for
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.people import PERSON
-from noiseplan.release.ledger_charge import Account
+from noiseplan.release.ledger_charge import Account, Whose
 from noiseplan.texts import counted
 
 if TYPE_CHECKING:
@@ -85,13 +85,13 @@ class Admission:
         )
 
     @contextmanager
-    def charged(self, chosen: bool) -> Iterator[str]:
+    def charged(self, whose: Whose) -> Iterator[str]:
         """Charge the account around the block that measures; where it is recorded.
 
-        `chosen`: whether it is known whose records are counted.
+        `whose` are the records that are counted.
         """
         with (
-            self.account.charged(self.plan, self.sampler, self.follows, chosen) as recorded,
+            self.account.charged(self.plan, self.sampler, self.follows, whose) as recorded,
             showing(self.details),
         ):
             yield recorded
@@ -150,8 +150,7 @@ def opened(
             + ", so that no more of anybody are counted"
             + remedy("argument", "; counts of no more are given as CountTensor(schema, counts)", "")
         )
-    if not owned and admission.account.ledger is not None and person is None and not _bounded(data):
-        admission.account.require_of_records()
+    admission.account.require_same_people(plan, whose_records(data, person))
     cap = plan.max_rows if person is not None else 1
     source = open_source(data, plan.workload.schema, person=person, cap=cap, key=key)
     held, priced = getattr(source, "max_rows", 1), plan.max_rows
@@ -161,6 +160,13 @@ def opened(
             f"{priced}; open the data with cap={priced}, or plan for {held}"
         )
     return source
+
+
+def whose_records(data: object, person: str | None) -> Whose:
+    """Whose records these are, as far as anybody has said."""
+    if person is not None or (isinstance(data, Countable | Tables) and data.choice is not None):
+        return "persons"
+    return "counts" if _bounded(data) else "nobody"
 
 
 def _bounded(data: object) -> bool:

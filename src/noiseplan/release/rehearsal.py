@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from noiseplan.counting import count_tables, open_source
-from noiseplan.counting.telling import NO_RECORDS, reading
+from noiseplan.counting.refusals import NO_RECORDS, reading
 from noiseplan.errors import DataError, DataRefused, NoiseplanError
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Budget, Guarantee, PureDP

@@ -13,8 +13,8 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTA
 from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.words.plan import largest_text
+from noiseplan.words.printed import telling
 from noiseplan.words.privacy import cost_words, currencies, promise
-from noiseplan.words.telling import telling
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan

@@ -21,8 +21,8 @@ from noiseplan.report.offline_page import anchor, offline_page
 from noiseplan.report.plan_errors import MOST_KINDS, plan_errors
 from noiseplan.storage.certificate import planned_privacy
 from noiseplan.texts import counted
+from noiseplan.words.printed import telling
 from noiseplan.words.privacy import FALSE_ALARMS, neighbours_words, success_bound
-from noiseplan.words.telling import telling
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan

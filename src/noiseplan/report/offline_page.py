@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import Path, PurePath
+from typing import Final
+from urllib.parse import quote
 
 from noiseplan.draw.html import Markup, element, escaped, joined
+from noiseplan.storage.table_files import table_files
 
 # The look is shared by all pages; layout is each page's own.
 DRAW, REPORT = "noiseplan.draw", "noiseplan.report"
+
+# The names that files of tables are given, and no others: an edited index links to nothing else.
+NAMED: Final = re.compile(r"[0-9]+-[a-z0-9-]+")
 
 
 def offline_page(title: str, header: object, sections: Mapping[str, Markup]) -> str:
@@ -82,3 +91,25 @@ def _resource(package: str, name: str) -> str:
 
 def _hash(content: str) -> str:
     return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"
+
+
+# ---------------------------------------------------------------------- links to files
+
+
+def file_links(folder: Path, page: Path) -> dict[str, str]:
+    """Addresses of the tables by their names, without endings, seen from a page.
+
+    Only files that are there count; nothing is found where no path leads from one to the other.
+    """
+    try:
+        way = PurePath(os.path.relpath(folder.resolve() / "tables", page.resolve().parent))
+    except ValueError:  # on another drive
+        return {}
+    found: dict[str, str] = {}
+    for row in table_files(folder):
+        stem, name = row.get("file", ""), row.get("query", "")
+        if not NAMED.fullmatch(stem):
+            continue
+        if all((folder / "tables" / f"{stem}.{kind}").is_file() for kind in ("csv", "parquet")):
+            found.setdefault(name, quote(f"{way.as_posix()}/{stem}"))
+    return found

@@ -8,7 +8,7 @@ from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import share_bar
 from noiseplan.words.level_errors import level_errors
 from noiseplan.words.plan import aim, goal_words, kind_name, largest_text, proved_sentence
-from noiseplan.words.telling import telling
+from noiseplan.words.printed import telling
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan, TableKind

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.matrices.base import Array
 from noiseplan.queries.level_parts import level_parts
-from noiseplan.report.cross_tables import cross_tables
-from noiseplan.report.listed_tables import cells_picture, listed_table, single_numbers
+from noiseplan.report.drawn_tables import cells_picture, cross_tables, listed_table, single_numbers
 from noiseplan.report.table_cells import Cells
 from noiseplan.texts import counted
 from noiseplan.words.level_errors import hierarchy, level_of

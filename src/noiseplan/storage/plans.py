@@ -146,8 +146,7 @@ def _kinds(plan: Plan) -> Array | None:
     alone = all(len(role.members) == 1 for role in roles.roles)
     if alone and plan.mechanism.alike_by == "type":
         # Attributes that look alike may be measured in different tables.
-        first = np.unique(roles.type_of_query, return_index=True)[1]
-        return np.asarray(first[roles.type_of_query] + 1.0)
+        return np.asarray(roles.type_first[roles.type_of_query] + 1.0)
     if alone and plan.mechanism.alike_by == "nothing":
         # So may attributes that look alike, by a strategy over all cells.
         shared = prepare(plan.workload).roles

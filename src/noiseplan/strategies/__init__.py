@@ -8,8 +8,7 @@ noise. Its total error is tr(G (AᵀA)⁺) for the Gram matrix G of the workload
 | `column_norms` | column norms: scaling to one, filling up to the longest, errors |
 | `weighting` | the best weights of given rows, independent or not, for either noise |
 | `eigen` | eigenvectors of the workload as rows: in closed form, with weights; the Fourier basis |
-| `realisation` | of all matrices with the same AᵀA, one with small L1 columns |
 | `hierarchies` | weighted wavelets and trees, for Laplace noise |
-| `given_rows` | rows that a user brings |
+| `given_rows` | rows that a user brings; with the same AᵀA, some with small L1 columns |
 | `catalogue` | all of them by name |
 """

@@ -47,8 +47,7 @@ from noiseplan.strategies.eigen import (
     singular_value_strategy,
     workload_root,
 )
-from noiseplan.strategies.given_rows import Strategy
-from noiseplan.strategies.realisation import least_sensitivity
+from noiseplan.strategies.given_rows import Strategy, least_sensitivity
 from noiseplan.strategies.weighting import weighted_rows
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from noiseplan import __version__
 from noiseplan.errors import NoiseplanError
 from noiseplan.studio import saving
-from noiseplan.studio.desk import Desk, files_named
 from noiseplan.studio.jobs import KINDS, Jobs
+from noiseplan.studio.public_files import Desk, files_named
 
 DEFAULT_NAME: Final = "study.toml"
 MOST_DESIGNS: Final = 8
@@ -193,9 +193,9 @@ def python(studio: Studio, body: Body) -> Answer:
 
 
 def commands(_: Studio, body: Body) -> Answer:
-    from noiseplan.studio import commands as module
+    from noiseplan.studio import saving
 
-    return {"commands": module.commands(body.get("name"))}
+    return {"commands": saving.commands(body.get("name"))}
 
 
 def report(studio: Studio, body: Body) -> Answer:

@@ -11,9 +11,15 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Array, InlineTable
 
-from noiseplan.studio.toml_blocks import Line, Section
-from noiseplan.studio.toml_json import EXACT_IN_A_PAGE, canonical, same
-from noiseplan.studio.toml_text import key_text, value_text
+from noiseplan.studio.toml_text import (
+    EXACT_IN_A_PAGE,
+    Line,
+    Section,
+    canonical,
+    key_text,
+    same,
+    value_text,
+)
 
 Table = dict[str, Any]
 

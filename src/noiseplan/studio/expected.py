@@ -19,7 +19,7 @@ from noiseplan.errors import DataError
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 from noiseplan.schema import Attribute, Schema
-from noiseplan.studio.csv_text import TextTable, number_of, read_csv
+from noiseplan.studio.public_files import TextTable, number_of, read_csv
 from noiseplan.study import Study
 from noiseplan.texts import counted, listed, suggestion
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from noiseplan.studio.desk import Desk
+from noiseplan.studio.public_files import Desk
 
 KINDS: Final = ("plan", "effects")
 MOST_RUNNING: Final = 2

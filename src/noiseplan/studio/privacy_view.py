@@ -15,7 +15,7 @@ from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, Pure
 from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS, known_mu
 from noiseplan.privacy.rounding import product_up
-from noiseplan.studio.toml_json import from_json
+from noiseplan.studio.toml_text import from_json
 from noiseplan.study import Study
 from noiseplan.words.privacy import currencies, promise, success_bound
 

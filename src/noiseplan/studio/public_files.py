@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from itertools import islice
 from math import ceil, floor, inf, isfinite, log10
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from noiseplan.errors import DataError
-from noiseplan.studio.csv_text import number_of, read_csv
-from noiseplan.studio.toml_json import to_json
+from noiseplan.studio.toml_text import to_json
+
+if TYPE_CHECKING:
+    from noiseplan.study import Study
+    from noiseplan.study.nodes import Node
 
 MOST_VALUES: Final = 1000
 # Whole numbers that fill at least this share of their range are one after the other.
 DENSE: Final = 0.5
 BINS: Final = 10
+
+SEPARATORS: Final = (",", ";", "\t", "|")
+MOST_ROWS: Final = 2_000_000
 
 
 def proposals(name: str, content: str, confirmed: bool) -> dict[str, Any]:
@@ -125,3 +136,132 @@ def _edges(low: float, high: float) -> list[float]:
     first, last = floor(low / width + 1e-9), ceil(high / width - 1e-9)
     last = max(last, first + 1)
     return [float(f"{number * width:.10g}") for number in range(first, last + 1)]
+
+
+# ---------------------------------------------------------------------- tables sent as text
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Columns of text by their names."""
+
+    columns: dict[str, list[str]]
+    rows: int
+
+
+def read_csv(name: str, content: str) -> TextTable:
+    """The columns of a CSV file; refuses what has no header, or rows of another length.
+
+    Examples
+    --------
+    >>> read_csv("a.csv", "age;n\\n1;20\\n2;30\\n").columns
+    {'age': ['1', '2'], 'n': ['20', '30']}
+    """
+    content = content.removeprefix("\ufeff")
+    if "\0" in content:
+        raise DataError(f"{name}: no text; save it as CSV in UTF-8")
+    rows = csv.reader(io.StringIO(content, newline=""), delimiter=_separator(name, content))
+    try:
+        header = [cell.strip() for cell in next(rows, [])]
+        _require_header(name, header)
+        table = [row for row in islice(rows, MOST_ROWS + 1) if row]
+    except csv.Error as error:
+        raise DataError(f"{name}, line {rows.line_num}: not CSV: {error}") from None
+    if len(table) > MOST_ROWS:
+        raise DataError(f"{name}: more than {MOST_ROWS:,} rows; take a summary of it")
+    for line, row in enumerate(table, 2):
+        if len(row) != len(header):
+            raise DataError(
+                f"{name}, row {line}: {len(row)} cells, and the header has {len(header)}"
+            )
+    columns = {each: [row[at].strip() for row in table] for at, each in enumerate(header)}
+    return TextTable(columns, len(table))
+
+
+def _separator(name: str, content: str) -> str:
+    """The mark that parts the first line into the most cells."""
+    first = content.split("\n", 1)[0]
+    try:
+        cells = {mark: len(next(csv.reader([first], delimiter=mark), [])) for mark in SEPARATORS}
+    except csv.Error as error:
+        raise DataError(f"{name}, line 1: not CSV: {error}") from None
+    return max(SEPARATORS, key=cells.__getitem__)
+
+
+def _require_header(name: str, header: Sequence[str]) -> None:
+    if not header or not all(header):
+        raise DataError(f"{name}: the first line must name every column")
+    twice = [each for at, each in enumerate(header) if each in header[:at]]
+    if twice:
+        raise DataError(f"{name}: two columns are called {twice[0]!r}")
+
+
+def number_of(text: str) -> float | None:
+    """A finite number, or None."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+# ---------------------------------------------------------------------- where a study lies
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The folder of a study, its name there, and the names of public files."""
+
+    folder: Path
+    name: str = "study.toml"
+    public: frozenset[str] = frozenset()
+
+    def root(self, text: str) -> Node:
+        """A text as the study of that name in that folder; refuses what is not TOML."""
+        from noiseplan.study.nodes import Document, document_root
+
+        files = frozenset(path.resolve() for path in self._files())
+        text = text.replace("\r\n", "\n")
+        return document_root(Document(self.name, text, self.folder, public=files))
+
+    def study(self, text: str) -> Study:
+        """The whole study, or its first fault."""
+        from noiseplan.study.study import study_of
+
+        return study_of(self.root(text))
+
+    def key(self) -> Hashable:
+        """What a plan of one text depends on besides: which public files hold what."""
+        return self.name, tuple(_stamp(path) for path in self._files())
+
+    def order(self) -> dict[str, Any]:
+        """The same for another process."""
+        return {"folder": str(self.folder), "name": self.name, "public": sorted(self.public)}
+
+    def _files(self) -> Iterator[Path]:
+        return (self.folder / name for name in sorted(self.public) if "\0" not in name)
+
+
+def _stamp(path: Path) -> Hashable:
+    try:
+        found = path.stat()
+    except OSError:
+        return str(path), None
+    return str(path), found.st_mtime_ns, found.st_size
+
+
+def files_named(design: Mapping[str, object]) -> Iterator[str]:
+    """The files that a study names as code lists of its attributes and tables."""
+    for section in ("schema", "tables"):
+        yield from _files_in(design.get(section))
+
+
+def _files_in(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("file"), str):
+            yield value["file"]
+        for each in value.values():
+            yield from _files_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _files_in(each)

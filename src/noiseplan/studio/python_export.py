@@ -14,8 +14,8 @@ from noiseplan.queries.factor_text import read_factor
 from noiseplan.schema import Attribute, Binned, Categorical, Hierarchical, Ordinal, Schema
 from noiseplan.studio.views import entry_workload
 from noiseplan.study import Study, StudyError
-from noiseplan.study.factor_words import read_factors
 from noiseplan.study.nodes import Node
+from noiseplan.study.tables_asked import read_factors
 
 WIDTH: Final = 96
 _HEAD: Final = '''"""{title}

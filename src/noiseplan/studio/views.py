@@ -11,13 +11,12 @@ from typing import Any, Final
 from noiseplan.errors import NoiseplanError
 from noiseplan.queries import Workload
 from noiseplan.schema import Attribute, Hierarchical, Schema
-from noiseplan.studio.desk import Desk
 from noiseplan.studio.privacy_view import study_privacy
-from noiseplan.studio.toml_json import to_json
+from noiseplan.studio.public_files import Desk
+from noiseplan.studio.toml_text import to_json
 from noiseplan.study import StudyError
 from noiseplan.study.columns_declared import read_attribute
-from noiseplan.study.errors import NotCalledPublic
-from noiseplan.study.nodes import Node
+from noiseplan.study.nodes import Node, NotCalledPublic
 from noiseplan.study.tables_asked import read_conditions, read_tables
 from noiseplan.words.hints import worded
 

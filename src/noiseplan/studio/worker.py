@@ -66,10 +66,10 @@ def _listen(orders: SimpleQueue[dict[str, Any]]) -> None:
 
 def _prepare() -> None:
     """Plan something small: what planning needs is imported then, and the first order is quick."""
-    from noiseplan.studio import effects
-    from noiseplan.studio.desk import Desk
+    from noiseplan.studio import planned
+    from noiseplan.studio.public_files import Desk
 
-    effects.effects(Desk(Path()).study(SMALL), lambda _: None)
+    planned.effects(Desk(Path()).study(SMALL), lambda _: None)
 
 
 def serve(order: dict[str, Any], tell: Tell) -> None:
@@ -96,8 +96,8 @@ def serve(order: dict[str, Any], tell: Tell) -> None:
 
 def _done(order: dict[str, Any], report: Callable[..., None]) -> Any:
     from noiseplan.planning.threads import calm_threads
-    from noiseplan.studio import effects, planned
-    from noiseplan.studio.desk import Desk
+    from noiseplan.studio import planned
+    from noiseplan.studio.public_files import Desk
 
     desk = Desk(Path(order["folder"]), order["name"], frozenset(order["public"]))
     if order["kind"] == "report":
@@ -105,7 +105,7 @@ def _done(order: dict[str, Any], report: Callable[..., None]) -> Any:
     study = desk.study(order["text"])
     with calm_threads(study.schema):
         if order["kind"] == "effects":
-            return effects.effects(study, lambda found: report(result=found))
+            return planned.effects(study, lambda found: report(result=found))
         return planned.plan_view(study, study.plan())
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from noiseplan.schema.code_files import csv_rows
-from noiseplan.study.errors import NotCalledPublic
-from noiseplan.study.nodes import Node
+from noiseplan.study.nodes import Node, NotCalledPublic
 from noiseplan.texts import listed, suggestion
 
 TYPES = ("text", "integer", "number")

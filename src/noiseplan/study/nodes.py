@@ -15,13 +15,50 @@ from typing import Final, NoReturn
 
 from noiseplan.errors import NoiseplanError, remedy
 from noiseplan.paths import checked_path, near_files
-from noiseplan.study.errors import StudyError
 from noiseplan.study.lines import Place, lines_of
 from noiseplan.texts import listed, suggestion
 
 # How files of data end; a study never does.
 DATA: Final = frozenset([".csv", ".tsv", ".parquet", ".pq", ".gz", ".zst", ".duckdb", ".db"])
 _MOST_BITS: Final = 10_000  # some 3,000 digits: Python writes out 4,300 and no more
+
+
+class StudyError(NoiseplanError, ValueError):
+    """A study file cannot be followed: the message names the file, the line and what is allowed.
+
+    The same as data, for those who show it beside the file: `said` is the message without the
+    place, `line` the line from 1 (None for the whole file), and `place` the keys and positions,
+    from 0, that lead to what is at fault.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from noiseplan.study import read_study
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     study = Path(folder, "study.toml")
+    ...     _ = study.write_text('titel = "Wages"')
+    ...     try:
+    ...         read_study(study)
+    ...     except StudyError as error:
+    ...         print("titel" in str(error))
+    True
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        said: str = "",
+        line: int | None = None,
+        place: tuple[str | int, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.said, self.line, self.place = said or message, line, place
+
+
+class NotCalledPublic(StudyError):
+    """A code list was not read, since nobody has said yet that what it holds is public."""
 
 
 @dataclass(frozen=True)

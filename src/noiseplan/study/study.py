@@ -20,8 +20,7 @@ from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.schema.spelling import AS_USUAL, Spelling
 from noiseplan.study.columns_declared import read_schema
-from noiseplan.study.errors import StudyError
-from noiseplan.study.nodes import Node, read_document
+from noiseplan.study.nodes import Node, StudyError, read_document
 from noiseplan.study.settings import (
     LedgerEntry,
     People,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from noiseplan.queries.questions import question_of
-from noiseplan.study.errors import StudyError
+from noiseplan.study.nodes import StudyError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _MISSING = re.compile(r";\s*missing\s*=")

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import combinations, product
 from math import prod
 
@@ -209,7 +209,10 @@ def _rows(pieces: Sequence[Matrix]) -> sp.csr_array | None:
     written = [_written(piece) for piece in pieces]
     if prod(piece.nnz for piece in written) > MOST_NUMBERS:
         return None
-    return sp.csr_array(reduce(lambda left, right: sp.kron(left, right, "csr"), written))
+    found = written[0]
+    for piece in written[1:]:
+        found = sp.csr_array(sp.kron(found, piece, "csr"))
+    return found
 
 
 def _running(query: Query) -> tuple[tuple[int, int, int] | None, Sequence[Matrix]]:

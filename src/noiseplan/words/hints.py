@@ -27,6 +27,8 @@ WORDS: Final = {
     "show head": "noiseplan ledger verify LEDGER",
     "budget that fits": "[budget] {0} in the study fits",
     "plan with rows": "Write [people] max_rows = {0} in the study",
+    "plan for people": 'Write [people] person = "id" and max_rows = {0} in the study',
+    "plan for records": "Leave [people] out of the study",
     "plan with unit": '[people] unit = "{0}" in the study',
     "plan with neighbours": 'Write [plan] neighbours = "{0}" in the study',
     "state zCDP": "state the budget in zCDP: --zcdp RHO",

@@ -13,7 +13,7 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.budgets import Additive
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
-from noiseplan.words.privacy import brief_cost, cost_words, neighbours_words
+from noiseplan.words.privacy import brief_cost, cost_words, counted_words, neighbours_words
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -78,6 +78,7 @@ def describe_release(release: Release) -> str:
     """What `print(release)` shows."""
     line, measured = partition_of(release.plan.mechanism).line, release.measurements
     assert isinstance(measured, PartitionMeasurements)  # as its mechanism made them
+    some = [] if release.choice is None else [f"  counted  {counted_words(release.plan)}"]
     return "\n".join(
         [
             f"Data-aware release of {_what_is_asked(release.plan)}",
@@ -85,6 +86,7 @@ def describe_release(release: Release) -> str:
             f"  noise    {release.brand}",
             f"  holds    {release.buckets:,} buckets of {len(line.order):,} cells, "
             f"{counted(measured.buckets.numbers, 'noisy number')}",
+            *some,
             f"  errors   {_errors(measured)}",
             f"  ask      .table({line.asked[0]!r}), .answer(query), .counts",
         ]

@@ -11,7 +11,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.law import NAMED, SIMULATED
-from noiseplan.planning.certify import Certificate, usual_certificate
+from noiseplan.planning.certify import Certificate, known_certificate, usual_certificate
 from noiseplan.planning.objectives import (
     RMSE,
     PNormVariance,
@@ -79,7 +79,7 @@ def shown_rows(plan: Plan) -> list[TableKind]:
     """One row per kind of table, by the digits that are shown: equal ones in the workload's order,
     on any machine.
     """
-    first = np.unique(plan.design.roles.type_of_query, return_index=True)[1]
+    first = plan.design.roles.type_first
     shown = [float(f"{error:.4g}") for error in np.sqrt(_mean_variances(plan))]
     return _kinds(plan, np.lexsort((first, -np.array(shown))))
 
@@ -96,7 +96,7 @@ def _mean_variances(plan: Plan) -> Array:
 
 def _kinds(plan: Plan, order: IntArray) -> list[TableKind]:
     design, mean = plan.design, _mean_variances(plan)
-    first = np.unique(design.roles.type_of_query, return_index=True)[1]
+    first = design.roles.type_first
     return [
         {
             "table": plan.workload.query(int(first[t])).name,
@@ -223,12 +223,11 @@ def optimality_words(plan: Plan) -> str:
         noise = words_for(plan.privacy).noise
         best = f"no linear {noise} mechanism has a lower {goal_words(plan)} at this privacy"
         return f"proved{_certified(plan)}: {best}"
-    if plan.gap is not None:
+    known = known_certificate(plan)
+    if plan.gap is not None and known is not None:
         what = "cost for these targets" if plan.targets is not None else goal_words(plan)
-        return (
-            f"optimal to {percent(plan.gap, 2)}, certified: no linear Gaussian mechanism has a "
-            f"{what} lower by more than that"
-        )
+        best = f"the least {what} of any linear Gaussian mechanism"
+        return f"{_within(known.gap)}, compared with {best}"
     return _standing(plan, usual_certificate(plan)) + _among_tables(plan)
 
 
@@ -275,7 +274,7 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
 
 
 def proved_sentence(plan: Plan) -> str | None:
-    """How much of what a plan makes small no mechanism can do without, as a sentence."""
+    """How far what a plan makes small may be above the least there is, as a sentence."""
     certificate = None if plan.noise == "given" else usual_certificate(plan)
     if certificate is None or not certificate.bound > 0:
         return None
@@ -283,8 +282,8 @@ def proved_sentence(plan: Plan) -> str | None:
         return f"No linear mechanism meets {_targets_met(plan)}, which is proved."
     if plan.optimal:
         return "No linear mechanism does better, which is proved."
-    needed = math.floor(1000 * certificate.bound / certificate.value) / 10
-    return f"At least {needed:.1f} % of the {_made_small(plan)} is necessary, which is proved."
+    above = f"at most {percent_up(certificate.gap)} % above the least of any linear mechanism"
+    return f"The {_made_small(plan)} is {above}, which is proved."
 
 
 def _made_small(plan: Plan) -> str:
@@ -327,7 +326,7 @@ def _certified(plan: Plan) -> str:
 
 
 def _within(gap: float) -> str:
-    """A certified gap in words.
+    """A certified gap in words: what is reached above what none is below, as `certify` has it.
 
     Examples
     --------

@@ -196,3 +196,10 @@ def currencies(guarantee: Guarantee) -> list[Currency]:
             )
         )
     return found
+
+
+def counted_words(plan: Plan) -> str:
+    """Which records of each person were counted, and that no error covers the others."""
+    some = "one record" if plan.max_rows == 1 else f"at most {plan.max_rows} records"
+    others = "any others are left out, which no error or interval covers"
+    return f"of each {plan.unit} {some}, drawn at random; {others}"

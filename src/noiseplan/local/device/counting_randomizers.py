@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.device.exact_draws import below, chances, nested_subsets
-from noiseplan.local.device.integer_chances import WHOLE, shapes_epsilon, table_epsilon
+from noiseplan.local.device.integer_chances import (
+    WHOLE,
+    below,
+    chances,
+    nested_subsets,
+    shapes_epsilon,
+    table_epsilon,
+)
 from noiseplan.local.device.randomizer import LARGEST_TABLE, Parts, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise.randomness import Source

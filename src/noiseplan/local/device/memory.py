@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
 from threading import Lock
@@ -21,7 +21,7 @@ import numpy as np
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.device.wire import TAG_BYTES, ReportError
 from noiseplan.noise.randomness import Source
-from noiseplan.paths import checked_path
+from noiseplan.paths import checked_path, to_disk
 from noiseplan.privacy.rounding import fraction_up
 
 if sys.platform == "win32":
@@ -246,7 +246,7 @@ class Memory:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._path)
-        names_to_disk(self._path.parent)
+        to_disk(self._path.parent)
 
 
 # -------------------------------------------------- one program at a time, and really on the disk
@@ -268,16 +268,3 @@ def locked(path: Path) -> Iterator[None]:
             _leave(descriptor)
     finally:
         os.close(descriptor)
-
-
-def names_to_disk(folder: Path) -> None:
-    """Wait until a folder's list of names is on the disk, where the system can say so.
-
-    The same as `noiseplan.storage.files.to_disk`, without what a device need not load.
-    """
-    with suppress(OSError):  # folders cannot be opened on some systems
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import exp, expm1, isqrt
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,45 +28,85 @@ REACH = 64
 MOST_DIFFERENCES, MOST_LARGE = 1 << 37, 1 << 22
 
 
-@final
-@dataclass(frozen=True)
-class SumNoise:
+class SumNoise(ABC):
     """What a law of discrete noise is to reports that are added up; scale: b, or σ² of Gaussian."""
 
-    power: int  # p of the distances ‖A_u − A_v‖_p^p that ε goes by
-    sampler: Callable[..., IntArray]
-    spread: Callable[[Fraction], int]  # about one deviation
-    variance: Callable[[Fraction], float]
-    epsilon: Callable[[int, Fraction, float], float]  # of a distance, a scale and δ
-    possible: Callable[[float], bool]  # which δ goes with it
-    jump: Callable[[Fraction], float]  # of the Poisson law whose generating function is above its
+    name: ClassVar[str]
+    power: ClassVar[int]  # p of the distances ‖A_u − A_v‖_p^p that ε goes by
+    sampler: ClassVar[Callable[..., IntArray]]
+
+    @abstractmethod
+    def spread(self, scale: Fraction) -> int:
+        """About one deviation."""
+
+    @abstractmethod
+    def variance(self, scale: Fraction) -> float:
+        """What is really drawn has this."""
+
+    @abstractmethod
+    def epsilon(self, distance: int, scale: Fraction, delta: float) -> float:
+        """Of types so far apart."""
+
+    @abstractmethod
+    def possible(self, delta: float) -> bool:
+        """Which δ goes with it."""
+
+    @abstractmethod
+    def jump(self, scale: Fraction) -> float:
+        """Of the Poisson law whose generating function is above its."""
 
 
-def _laplace_variance(scale: Fraction) -> float:
-    rate = 1 / float(scale)
-    return 2 * exp(-rate) / expm1(-rate) ** 2
+@final
+class LaplaceSums(SumNoise):
+    """e^(−|z|/b)"""
+
+    name: ClassVar[str] = "laplace"
+    power: ClassVar[int] = 1
+    sampler = staticmethod(discrete_laplace)
+
+    def spread(self, scale: Fraction) -> int:
+        return int(scale)
+
+    def variance(self, scale: Fraction) -> float:
+        rate = 1 / float(scale)
+        return 2 * exp(-rate) / expm1(-rate) ** 2
+
+    def epsilon(self, distance: int, scale: Fraction, delta: float) -> float:
+        return fraction_up(distance / scale)
+
+    def possible(self, delta: float) -> bool:
+        return delta == 0
+
+    def jump(self, scale: Fraction) -> float:
+        return 2 * float(scale)
 
 
-LAWS: Final = {
-    "laplace": SumNoise(
-        power=1,
-        sampler=discrete_laplace,
-        spread=int,
-        variance=_laplace_variance,
-        epsilon=lambda distance, scale, delta: fraction_up(distance / scale),
-        possible=lambda delta: delta == 0,
-        jump=lambda scale: 2 * float(scale),
-    ),
-    "gaussian": SumNoise(
-        power=2,
-        sampler=discrete_gaussian,
-        spread=lambda scale: isqrt(int(scale)),
-        variance=float,  # to double precision from σ² = 4 on
-        epsilon=discrete_gaussian_epsilon,
-        possible=lambda delta: 0 < delta < 1,
-        jump=lambda scale: 0.0,
-    ),
-}
+@final
+class GaussianSums(SumNoise):
+    """e^(−z²/(2σ²))"""
+
+    name: ClassVar[str] = "gaussian"
+    power: ClassVar[int] = 2
+    sampler = staticmethod(discrete_gaussian)
+
+    def spread(self, scale: Fraction) -> int:
+        return isqrt(int(scale))
+
+    def variance(self, scale: Fraction) -> float:
+        return float(scale)  # to double precision from σ² = 4 on
+
+    def epsilon(self, distance: int, scale: Fraction, delta: float) -> float:
+        return discrete_gaussian_epsilon(distance, scale, delta)
+
+    def possible(self, delta: float) -> bool:
+        return 0 < delta < 1
+
+    def jump(self, scale: Fraction) -> float:
+        return 0.0
+
+
+# By the names that files of randomizers have.
+LAWS: Final = {law.name: law for law in (LaplaceSums(), GaussianSums())}
 
 
 @final

@@ -247,12 +247,17 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     return f"not tried, {rows:,} rows" if too_many else found
 
 
-def _levels(problem: Problem, best: Candidate) -> Candidate | str | None:
+def _levels(problem: Problem, best: Candidate) -> Candidate | None:
     """Rows of its own for each level of an attribute that is asked by several."""
     if not _family(problem).has_optimum or _at_the_optimum(best):
         return None
-    whole = short_tree_problem(problem) if long_plans.tried(problem) else None
-    return None if whole is None else level_plans.solve(whole)
+    fits = long_plans.tried(problem) and level_plans.fits(problem)
+    whole = short_tree_problem(problem) if fits else None
+    found = None if whole is None else level_plans.solve(whole)
+    if not isinstance(found, Candidate):
+        return None
+    # Most attributes have no levels to speak of: these are mentioned where they are better.
+    return found if reached(problem, found) < WORTH_IT * reached(problem, best) else None
 
 
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:

@@ -5,6 +5,9 @@ Shares are the best for what each part has alone (`budget_shares`). Where target
 without a budget each part meets its own, and what they cost is added. Parts have nothing in common
 then but what several of them determine (`side_by_side`), so that this is worth something where all
 together are too much to be planned as one.
+
+A part that no record changes, as the total where one record replaces another, costs nothing: its
+value is zero, and what rounding adds to its cost hardly is a share of the budget.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ MOST_QUERIES: Final = 100
 ROOM: Final = 1e-9
 # Of the budget, or of targets, that is worth to be planned for once more; and for rounding then.
 WORTH_IT, SLACK = 1e-3, 1e-4
+# Below this share of the budget a cost is rounding.
+ROUNDING: Final = 1e-9
 
 
 def solve(problem: Problem, alone: Solve, hopeless: float) -> Candidate | str:
@@ -58,6 +63,8 @@ def solve(problem: Problem, alone: Solve, hopeless: float) -> Candidate | str:
             loss = isinstance(problem.goal, ConvexLoss)  # which is of all queries
             if not loss and apart.shares(so_far).value > hopeless:
                 return WORSE
+        if not any(each.value for each in apart.known.values()):
+            return UNMEASURED
         return apart.candidate(queries)
     except PlanError:  # nothing differs between records, or noise too large to be drawn
         return UNMEASURED
@@ -165,8 +172,10 @@ class _Part:
 
     @cached_property
     def value(self) -> float:
-        """At a cost of one, as targets are compared anyway."""
+        """At a cost of one, as targets are compared anyway; zero where it costs nothing."""
         asked = self.problem
+        if self.cost <= ROUNDING * (asked.price or 0.0):
+            return 0.0
         scale = asked.at_one if asked.priorities is None else 1.0
         return scale * reached(asked, self.found)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, distinct_rows
 from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
@@ -51,6 +55,8 @@ DEAR_CELLS = 800
 TOLD_DIGITS = 14
 # How much of the budget the identity has where the rows of tables are the start.
 IDENTITY_SHARE = 0.1
+# Starts are one that differ by no more: tables shared out at another ε are so far apart.
+NEAR_START = 1e-2
 
 
 def refuses(problem: Problem) -> str | None:
@@ -98,7 +104,11 @@ def better_than(problem: Problem, rows: Array, known: float, anew: bool = True) 
     cells, groups = _told_apart(gram)
     extra, told = _extra(rows, groups), gram[np.ix_(cells, cells)]
     unit = 2.0 / problem.epsilon**2
-    if len(cells) > DEAR_CELLS:
+    search, kept = _Search(problem, told, extra, anew), _KEPT.get()
+    again = next((found for before, found in kept or () if before.alike(search)), None)
+    if again is not None:
+        value, theta = again
+    elif len(cells) > DEAR_CELLS:
         with progress("searching for one matrix", 2 * STEPS) as advance:
             value, theta = best_of_many(told, extra, known / unit, advance)
     elif anew or extra is None:
@@ -107,13 +117,53 @@ def better_than(problem: Problem, rows: Array, known: float, anew: bool = True) 
         value, theta = improve(told, extra)
     if value * unit >= known:
         return None
-    if not isinstance(problem.goal, TotalVariance):
+    if again is None and not isinstance(problem.goal, TotalVariance):
         rows = np.vstack([query.dense()[:, cells] for query in problem.workload])
         # A loss of the user's own is of variances as they are; others are the same in any unit.
         unit = problem.epsilon if isinstance(problem.goal, ConvexLoss) else 1.0
         theta = improve_rows(rows / unit, row_loss(problem), theta)
+    if again is None and kept is not None:
+        kept.append((search, (value, theta)))
     matrix = strategy(np.where(theta > FAINT * theta.max(), theta, 0.0))[:, groups]
     return measured_rows(problem, matrix, "p-identity over all cells")
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What a search for Θ depends on, but for ε, by which all variances are divided alike."""
+
+    problem: Problem
+    told: Array
+    extra: Array | None
+    anew: bool
+
+    def alike(self, other: _Search) -> bool:
+        """Whether it is another search's, up to where exactly that starts."""
+        mine, theirs = self.problem, other.problem
+        if isinstance(mine.goal, ConvexLoss) or mine.goal != theirs.goal or self.anew != other.anew:
+            return False
+        pairs = ((self.told, other.told), (mine.workload.sizes, theirs.workload.sizes),
+                 (mine.design.priorities, theirs.design.priorities))  # fmt: skip
+        if not all(np.array_equal(one, two) for one, two in pairs):
+            return False
+        one, two = self.extra, other.extra
+        if one is None or two is None:
+            return one is two
+        return one.shape == two.shape and np.allclose(one, two, rtol=NEAR_START, atol=NEAR_START)
+
+
+_Kept = list[tuple[_Search, tuple[float, Array]]]
+_KEPT: ContextVar[_Kept | None] = ContextVar("searches that are kept", default=None)
+
+
+@contextmanager
+def searched_once() -> Iterator[None]:
+    """Around plans of one problem at several ε: the same matrix is searched for once."""
+    token = _KEPT.set([])
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 def row_loss(problem: Problem) -> Loss:
@@ -139,9 +189,7 @@ def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
     scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
     # Of its own size: what a light query tells apart must not vanish beside a heavy one.
     unit = np.column_stack([gram / scale / scale[:, None], scale / scale.max()])
-    rounded = np.round(unit, TOLD_DIGITS) + 0.0
-    first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
-    return first, kind.reshape(-1)
+    return distinct_rows(np.round(unit, TOLD_DIGITS))
 
 
 def rows_of(candidate: Candidate) -> Array:

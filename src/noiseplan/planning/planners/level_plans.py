@@ -1,82 +1,69 @@
 """Plans for levels of a long attribute that ask different things of the others.
 
 Counties by single ages, tracts by bands, blocks by sex: every level of the tree has rows of its own
-over the cells of the other attributes (`mechanisms.measured_levels`). Three things are found in
-turn, each for the others as they are:
-
-| what | by |
-| --- | --- |
-| how levels and nodes share what a record may cost | `optimize.tree_components` |
-| the precision of each level over the others | `optimize.level_precisions` |
-| weights of rows, where single variances count | rows of larger variance get more |
-
-On a tree whose nodes are all alike the levels are paid for together, which is the optimum; on any
-other each level makes every cell pay the same, so that every record does.
+over the cells of the other attributes (`mechanisms.measured_levels`). They are found for weighted
+sums of variances (`planning.level_search`); where single variances count, or a loss of one's own,
+the weights are moved: rows of larger variance get more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Final
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
-from noiseplan.mechanisms.leastsquares import LeastSquares
+from noiseplan.mechanisms.base import Progress
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, Level, LevelsMechanism
 from noiseplan.noise import Noise
-from noiseplan.optimize.level_bound import norm_of_levels
-from noiseplan.optimize.level_precisions import best_precisions
-from noiseplan.optimize.tree_bound import TreeNorm
-from noiseplan.optimize.tree_components import Components, ComponentSearch, Counted
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.level_problem import MOST_PIECES, LevelProblem
+from noiseplan.planning.level_search import Design, Weighting
 from noiseplan.planning.long_problem import TreeProblem
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVariance
 from noiseplan.planning.planners.long_plans import POWERS, AlongPlan, size_bits
+from noiseplan.planning.problem import Problem
 from noiseplan.progress import progress
 
-# Cells of the other attributes that rows are written down over; classes of those that are not asked
-# by value alone, over which precisions are searched for; and counts by value and cell.
-MOST_CELLS, MOST_CLASSES, MOST_COUNTS = 4096, 400, 1 << 27
+# Cells of the other attributes that rows are written down over, and counts by value and cell.
+MOST_CELLS, MOST_COUNTS = 4096, 1 << 27
+# Queries that are looked at one by one, and numbers of all Gram matrices over the others.
+MOST_QUERIES, MOST_NUMBERS = 1000, 1 << 26
+# Seconds that are waited; a total takes so many for each level, piece and cube of classes, and a
+# search for single variances so many times as long.
+PATIENCE, SECONDS, FOR_SINGLE = 20.0, 8e-9, 8.0
 # Rows at a node whose single variances are looked at.
 MOST_ROWS: Final = 4096
-# The gaps of precisions: on the way, and at the end.
-ROUGH, FINE = 1e-2, 2e-4
-# Rounds of tree and precisions, and what another one must gain.
-ROUNDS, WORTH_A_ROUND = 6, 1e-4
 # Parts of children, as whole numbers, of so many bits where sums leave room.
 PART_BITS: Final = 12
 # Steps of the weights at each power of a norm, and the least of them beside the largest.
-STEPS: Final = 6
+STEPS: Final = 10
 LEAST_WEIGHT: Final = 1e-12
 
-# Of every level, for every piece.
-Pieces = list[list[Array]]
+
+def fits(problem: Problem) -> bool:
+    """Whether any attribute leaves few enough cells of the others: found without a look at one."""
+    roles = problem.design.roles.of_attribute
+    sizes = [n for n, role in zip(problem.workload.schema.shape, roles, strict=True) if role >= 0]
+    few = len(problem.workload) <= MOST_QUERIES
+    return few and prod(sizes) <= MOST_CELLS * max(sizes, default=1)
 
 
 def solve(whole: TreeProblem) -> Candidate | str:
     """The plan, or why there is none."""
     plan = LevelPlan(whole)
-    return plan.untried or plan.candidate()
-
-
-@dataclass(frozen=True, eq=False)
-class Design:
-    """What is measured of the tree and of the others, for records that cost at most `cost`."""
-
-    x: Array
-    components: Components
-    rows: Pieces  # over classes
-    cost: float
-
-    @cached_property
-    def spreads(self) -> Pieces:
-        """Y⁺ of every level and piece."""
-        return [[LeastSquares(each).spread for each in level] for level in self.rows]
+    if plan.untried is not None:
+        return plan.untried
+    made = plan.candidate()
+    try:
+        made.figures.require_answers(made.mechanism)
+    except UnanswerableError:  # what is hardly worth measuring was lost by rounding
+        return "not tried for weights so far apart"
+    return made
 
 
 class LevelPlan(AlongPlan):
@@ -98,14 +85,23 @@ class LevelPlan(AlongPlan):
             return "not tried where all levels ask the same"
         if asked.cells > MOST_CELLS or len(asked.pieces) > MOST_PIECES:
             return f"not tried, {asked.cells:,} cells of the other attributes"
+        numbers = len(asked.questions) * asked.rest_cells**2
+        if len(self.whole.levels) > MOST_QUERIES or numbers > MOST_NUMBERS:
+            return f"not tried, {len(self.whole.levels):,} queries"
         counts = asked.cells * self.problem.workload.schema.shape[self.whole.place]
-        if counts > MOST_COUNTS or max(int(np.bincount(p).max()) for p in parents) > LARGEST_SUM:
+        if counts > MOST_COUNTS:
             return f"not tried, {counts:,} counts"
-        if asked.classes.size > MOST_CLASSES:
-            return f"not tried, {asked.classes.size:,} classes of cells of the other attributes"
+        # Parts of children that are not alike take half of the sum, and each of them at least one.
+        if max(int(np.bincount(p).max()) for p in parents) > LARGEST_SUM // 2:
+            return "not tried for so many values in one group"
+        single = self._power > 1 or isinstance(self.problem.goal, ConvexLoss)
+        parts = len(asked.pieces) * len(self.whole.tree.sizes)
+        seconds = SECONDS * parts * asked.classes.size**3 * (FOR_SINGLE if single else 1.0)
+        if seconds > PATIENCE:
+            return f"not tried, about {seconds:,.0f} seconds"
         rows = max(query.rows for query in asked.questions)
-        single = self._power > 1 and rows > MOST_ROWS
-        return f"not tried, {rows:,} rows at a node" if single else None
+        many = self._power > 1 and rows > MOST_ROWS
+        return f"not tried, {rows:,} rows at a node" if many else None
 
     # ------------------------------------------------------------------ weights
 
@@ -128,7 +124,7 @@ class LevelPlan(AlongPlan):
         """One weight for each query, at all nodes it asks for."""
         asked = self.level_problem
         grams = [asked.grams[each.over] for each in asked.asked]
-        return Weighting(self, self.nodes(weights), grams)
+        return Weighting(asked, self.nodes(weights), grams)
 
     def tilted(self, weights: list[Array]) -> Weighting:
         """Weights of rows × kinds of nodes, as a product of both: exact where nodes are alike."""
@@ -139,7 +135,7 @@ class LevelPlan(AlongPlan):
             # Every row stands for all values of attributes asked by value.
             grams.append((rows.T * _of_rows(weight, base) * len(rows)) @ rows)
             nodes.append(weight.mean(axis=0) * base)
-        return Weighting(self, nodes, grams)
+        return Weighting(asked, nodes, grams)
 
     # ------------------------------------------------------------------ the search
 
@@ -152,16 +148,18 @@ class LevelPlan(AlongPlan):
     def _searched(self) -> tuple[Design, list[Array] | None]:
         """The same, and the last weights of rows and kinds of nodes, where these were moved."""
         goal, tilt = self.problem.goal, None
-        with progress("Planning the levels", 1) as advance:
+        loss = goal if isinstance(goal, ConvexLoss) else None
+        steps = STEPS * len(POWERS) if loss is not None or self._power > 1 else 0
+        with progress("Planning the levels", 1 + steps) as advance:
             best = self.even(self.whole.weights).best()
-            if isinstance(goal, ConvexLoss):
-                best = self._for_loss(goal, best)
-            elif self._power > 1:
-                best, tilt = self._for_norm(best)
             advance(1)
+            if loss is not None:
+                best = self._for_loss(loss, best, advance)
+            elif steps:
+                best, tilt = self._for_norm(best, advance)
         return best, tilt
 
-    def _for_loss(self, goal: ConvexLoss, best: Design) -> Design:
+    def _for_loss(self, goal: ConvexLoss, best: Design, advance: Progress) -> Design:
         """The slope of the loss is a weight for each query: moved until it settles."""
         share = self.whole.weights / self.problem.workload.sizes
         cost = self.problem.allowed or 1.0
@@ -175,12 +173,14 @@ class LevelPlan(AlongPlan):
             reached = goal.value(share * self.sums(design) / cost)
             if reached < value:
                 best, value = design, reached
+            advance(1)
         return best
 
-    def _for_norm(self, best: Design) -> tuple[Design, list[Array]]:
+    def _for_norm(self, best: Design, advance: Progress) -> tuple[Design, list[Array]]:
         """Rows of larger variance get more weight: μ ← μ (v^{p−1}/μ)^{1/p}."""
         design, least = best, self.norm(best)
         weights = [np.ones_like(v) for v in self.single(best)]
+        own = [float(self.whole.weights[each.query]) for each in self.level_problem.asked]
         powers = POWERS if self._power == np.inf else (self._power,) * len(POWERS)
         for power in np.repeat(powers, STEPS):
             single = self.single(design)
@@ -189,12 +189,18 @@ class LevelPlan(AlongPlan):
                 w ** (1 - 1 / power) * (v / largest) ** ((power - 1) / power)
                 for w, v in zip(weights, single, strict=True)
             ]
-            most = max(float(w.max()) for w in weights)
-            weights = [np.maximum(w / most, LEAST_WEIGHT) for w in weights]
+            # Of the product with the query's own weight: what has less of it is lost by rounding,
+            # and would seem to have no variance.
+            most = max(float(w.max()) * each for w, each in zip(weights, own, strict=True))
+            weights = [
+                np.maximum(w / most, LEAST_WEIGHT / each)
+                for w, each in zip(weights, own, strict=True)
+            ]
             design = self.tilted(weights).best(design.x, rounds=2)
             reached = self.norm(design)
             if reached < least:
                 best, least = design, reached
+            advance(1)
         return best, weights
 
     def single(self, design: Design) -> list[Array]:
@@ -344,191 +350,6 @@ class LevelPlan(AlongPlan):
             total += alike * float((of_rows**dual).sum() * (of_nodes**dual @ one))
         bound = self.tilted(weights).bound(self.design.x)
         return float(bound / total ** (1 / dual) / cost)
-
-
-@dataclass(frozen=True, eq=False)
-class Weighting:
-    """What is asked with weights: of the kinds of nodes, and in the Gram matrices of rows."""
-
-    plan: LevelPlan
-    nodes: list[Array]
-    grams: list[Array]
-
-    # ------------------------------------------------------------------ the search
-
-    def best(self, start: Array | None = None, rounds: int = ROUNDS) -> Design:
-        """The least Σ weight · variance that is found."""
-        alike = self.plan.whole.alike
-        search = ComponentSearch(alike, np.ones(len(alike.copies)))
-        x = search.start() if start is None else start
-        design, least = None, np.inf
-        for turn in range(rounds):
-            rows = self._levelled(search.at(x), ROUGH if turn == 0 else FINE)
-            x, components = search.best(self._counted(rows), x)
-            made = self._made(x, components, rows)
-            value = self.value(made)
-            worth = value < (1 - WORTH_A_ROUND) * least
-            if value < least:
-                design, least = made, value
-            if not worth:
-                break
-        assert design is not None
-        together = self._together(design)
-        return together if self.value(together) < least else design
-
-    def _levelled(self, components: Components, tolerance: float) -> Pieces:
-        """Rows of every level for which every cell pays the same, each level by itself."""
-        needed = self._needed(components)
-        return [self._precisions([level], np.ones(1), tolerance)[0][0] for level in needed]
-
-    def _together(self, design: Design) -> Design:
-        """All levels paid for together, by the prices of a record's path in the mean."""
-        alike, x, components = self.plan.whole.alike, design.x, design.components
-        made, least = design, self.value(design)
-        for _ in range(2):
-            prices = alike.copies[-1] @ components.path_prices() / alike.copies[-1].sum()
-            rows, weights = self._precisions(self._needed(components), prices, FINE)
-            found = self._made(x, components, rows)
-            value = self.value(found)
-            if value < least:
-                made, least = found, value
-            elif value > (1 + WORTH_A_ROUND) * least:
-                break
-            price = np.array([weights @ self.plan.level_problem.row_squares(r) for r in rows])
-            x, components = ComponentSearch(alike, price).best(self._counted(rows), x)
-        return made
-
-    def _precisions(self, needed: Pieces, prices: Array, tolerance: float) -> tuple[Pieces, Array]:
-        """Rows of levels and pieces that are paid for together, and the weights of the cells."""
-        asked, keys = self.plan.level_problem, self._keys(needed)
-        shares = asked.dimensions / asked.values
-        grams = [asked.dimensions[p] * needed[c][p] for c, p in keys]
-        found = best_precisions(
-            grams, np.array([prices[c] * shares[p] for c, p in keys]), tolerance
-        )
-        none = np.zeros((0, len(self.grams[0])))
-        rows = [[none for _ in level] for level in needed]
-        for (c, p), own in zip(keys, found.rows, strict=True):
-            rows[c][p] = own
-        return rows, found.weights
-
-    @staticmethod
-    def _keys(needed: Pieces) -> list[tuple[int, int]]:
-        """Levels and pieces of which anything is asked."""
-        return [(c, p) for c, level in enumerate(needed) for p, h in enumerate(level) if h.any()]
-
-    def _made(self, x: Array, components: Components, rows: Pieces) -> Design:
-        squares = np.array([self.plan.level_problem.row_squares(level) for level in rows])
-        path = np.unique(components.path_prices(), axis=0)
-        parts = batches(len(path), squares.shape[1], BATCH_CELLS)
-        cost = max(float((path[part] @ squares).max()) for part in parts)
-        return Design(x, components, rows, cost)
-
-    def value(self, design: Design) -> float:
-        """Σ weight · variance of records that cost one."""
-        dimensions, total = self.plan.level_problem.dimensions, 0.0
-        for level, spreads in zip(self._needed(design.components), design.spreads, strict=True):
-            for n, h, spread in zip(dimensions, level, spreads, strict=True):
-                total += n * float((h * spread).sum())
-        return design.cost * total
-
-    # ------------------------------------------------------------------ sums over what is asked
-
-    def _needed(self, components: Components) -> Pieces:
-        """H of every component and piece."""
-        asked, zero = self.plan.level_problem, np.zeros_like(self.grams[0])
-        found = [[zero.copy() for _ in asked.pieces] for _ in self.plan.whole.alike.copies]
-        for each, nodes, gram in zip(asked.asked, self.nodes, self.grams, strict=True):
-            for c, k in enumerate(components.variances[each.level]):
-                for p in np.flatnonzero(asked.scales[each.over]):
-                    found[c][p] += float(k @ nodes) * asked.scales[each.over, p] * gram
-        return found
-
-    def counted_by(self, spreads: Pieces) -> list[list[float]]:
-        """Of all that is asked, what k of each component counts for."""
-        asked = self.plan.level_problem
-        found = []
-        for each, gram in zip(asked.asked, self.grams, strict=True):
-            scales = asked.scales[each.over] * asked.dimensions
-            needed = np.flatnonzero(scales)
-            levels = spreads[: each.level + 1]
-            found.append(
-                [sum(scales[p] * float((gram * y[p]).sum()) for p in needed) for y in levels]
-            )
-        return found
-
-    def _counted(self, rows: Pieces) -> Counted:
-        """φ of every component: what k of kinds of nodes counts for."""
-        spreads = [[LeastSquares(each).spread for each in level] for level in rows]
-        copies = self.plan.whole.alike.copies
-        last = len(copies) - 1
-        found = [[np.zeros(len(copies[at])) for at in range(c, last + 1)] for c in range(last + 1)]
-        pairs = zip(
-            self.plan.level_problem.asked, self.nodes, self.counted_by(spreads), strict=True
-        )
-        for each, nodes, traces in pairs:
-            for c, trace in enumerate(traces):
-                found[c][each.level - c] += trace * nodes
-        return found
-
-    # ------------------------------------------------------------------ bounds
-
-    def bound(self, x: Array) -> float:
-        """What no mechanism has less of: exact where all nodes of a level are alike."""
-        alike, asked = self.plan.whole.alike, self.plan.level_problem
-        if all(len(each) == 1 for each in alike.copies):
-            return self._even_bound()
-        search = ComponentSearch(alike, np.ones(len(alike.copies)))
-        components = search.at(x)
-        rows = self._levelled(components, FINE)
-        leaves = search.record_weights(self._counted(rows), x)
-        prices = alike.copies[-1] @ components.path_prices() / alike.copies[-1].sum()
-        cells = self._precisions(self._needed(components), prices, FINE)[1] / asked.values
-        norms = [
-            n * norm_of_levels(TreeNorm(alike, leaves), self._by_kind(p), cells)
-            for p, n in enumerate(asked.dimensions)
-        ]
-        return float(sum(norms) ** 2)
-
-    def _even_bound(self) -> float:
-        """Components of an even tree are orthogonal: d_c dimensions, of d_c/N of every leaf."""
-        asked, zero = self.plan.level_problem, np.zeros_like(self.grams[0])
-        sizes = np.array([each[0] for each in self.plan.whole.alike.copies])
-        dimensions = np.diff(sizes, prepend=0.0)
-        needed = [[zero.copy() for _ in asked.pieces] for _ in sizes]
-        for each, nodes, gram in zip(asked.asked, self.nodes, self.grams, strict=True):
-            size = sizes[each.level]
-            weight = sizes[-1] / size * float(nodes[0]) / size  # of one node, times its leaves
-            for c in range(each.level + 1):
-                for p, scale in enumerate(asked.scales[each.over]):
-                    needed[c][p] += dimensions[c] * weight * scale * gram
-        shares, keys = asked.dimensions / asked.values, self._keys(needed)
-        prices = np.array([dimensions[c] / sizes[-1] * shares[p] for c, p in keys])
-        return best_precisions(
-            [asked.dimensions[p] * needed[c][p] for c, p in keys], prices, FINE
-        ).bound
-
-    def _by_kind(self, piece: int) -> list[tuple[list[Array], IntArray]]:
-        """Of every level F of a piece for one copy of a node, those that differ; and which each
-        kind has."""
-        asked, found = self.plan.level_problem, []
-        for level, copies in enumerate(self.plan.whole.alike.copies):
-            mine = [
-                (asked.scales[each.over, piece] * nodes / copies, gram)
-                for each, nodes, gram in zip(asked.asked, self.nodes, self.grams, strict=True)
-                if each.level == level
-            ]
-            weights = np.array([nodes for nodes, _ in mine]).reshape(len(mine), len(copies))
-            different, kind = np.unique(weights, axis=1, return_inverse=True)
-            sums = [self._sum(column, [gram for _, gram in mine]) for column in different.T]
-            found.append((sums, np.asarray(kind).reshape(-1)))
-        return found
-
-    def _sum(self, weights: Array, grams: list[Array]) -> Array:
-        total = np.zeros_like(self.grams[0])
-        for weight, gram in zip(weights, grams, strict=True):
-            total += weight * gram
-        return total
 
 
 def _of_rows(weights: Array, nodes: Array) -> Array:

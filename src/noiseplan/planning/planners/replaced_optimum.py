@@ -17,12 +17,12 @@ from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import SMALL_PROBLEM
-from noiseplan.planning.neighbours import measured_alone
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.planners import residual_family
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.replaced_split import bound_alone, worst_affordable, worst_bound_alone
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
+from noiseplan.planning.workload_types import measured_alone
 
 # Classes of cells all pairs of which are looked at, unasked too: some ten seconds.
 MOST_CLASSES: Final = 1024

@@ -21,8 +21,7 @@ from noiseplan.planning.block_unsplit import make_unsplit
 from noiseplan.planning.candidate import ASKED, Candidate, Planner, reached
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.given_strategies import faithful_bits, given_splits
-from noiseplan.planning.integers import BITS
-from noiseplan.planning.neighbours import measured_alone, privacy_rows
+from noiseplan.planning.measured_numbers import BITS
 from noiseplan.planning.objectives import RelativeError, TotalVariance
 from noiseplan.planning.planners import optimal
 from noiseplan.planning.problem import Problem
@@ -40,6 +39,7 @@ from noiseplan.planning.solve import (
     solve as best_bases,
 )
 from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_types import measured_alone, privacy_rows
 
 _PRODUCT = remedy("setting", 'planner="product"', "planner", "product")
 # Planners that give every block a precision of its own where that is better.
@@ -109,7 +109,7 @@ def made(problem: Problem, solution: Solution, blocks: bool = True) -> Candidate
         solution = _rescaled(solution, allowed)
     least, aim = problem.allowed is None, _aim(problem, allowed)
     bits = faithful_bits(problem.design) if problem.strategies else BITS
-    today = make_residual(aim, solution, problem.drawn.exact, least, bits)
+    today = make_residual(aim, solution, problem.numbers, least, bits)
     all_plain = not (problem.design.free or problem.design.joints)  # which need none
     if blocks and not all_plain and _by_blocks(problem):
         own = make_blocks(problem, aim, solution)

@@ -23,6 +23,8 @@ from noiseplan.optimize.gram_roots import LARGE, is_low
 from noiseplan.optimize.row_space_losses import Means, least_mean_loss
 from noiseplan.optimize.row_space_optimum import (
     DIFFER_TOO_MUCH,
+    SINGLE_CUBES,
+    SINGLE_STEPS,
     RowBasis,
     RowSpaceOptimum,
     usual_seconds,
@@ -66,6 +68,8 @@ TOLERANCE, ROOM = 5e-4, 1e-11
 # what is there is far from its bound: then it may be tens of percents away.
 PATIENCE, ROUGH = 5.0, 1e-3
 LONG_PATIENCE, ROUGHER = 20.0, 5e-3
+# And so many times that for single variances, whose search takes so many times longer.
+LONGER: Final = SINGLE_STEPS * SINGLE_CUBES
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
 MIX_BITS, SHARP_BITS = 20, 26
 
@@ -161,7 +165,7 @@ def low_rank(problem: Problem) -> bool:
     if problem.size < LARGE or _outside(problem):
         return False
     search = Search(problem)
-    fits = not _too_large(search.tables, problem) and search.seconds <= PATIENCE
+    fits = not _too_large(search.tables, problem) and search.prompt
     return fits and is_low(search.tables.size, problem.size)
 
 
@@ -190,7 +194,7 @@ def clearly_better(problem: Problem, value: float) -> Candidate | None:
     unit = 1.0 if isinstance(problem.goal, ConvexLoss) else problem.allowed or 1.0
     search, hopeless = Search(problem), unit * (value - (1.0 - WORTH_IT) * abs(value))
     try:
-        found = search.found(ROUGH if search.seconds <= PATIENCE else ROUGHER, hopeless)
+        found = search.found(ROUGH if search.prompt else ROUGHER, hopeless)
         return search.made(found) if found.value < hopeless else None
     except PlanError:  # weights that differ too much, noise that is too large to be drawn
         return None
@@ -253,13 +257,25 @@ class Search:
     def seconds(self) -> float:
         """About how long it takes on one core."""
         question = self.tables.seconds(told_apart(self.problem))
-        if _power(self.problem.goal) > 1:
+        if self._single:
             question += dense_seconds(self.problem.workload.rows, self.tables.size)
-        return usual_seconds(question, self.tables.size)
+        return usual_seconds(question, self.tables.size, self._single)
+
+    @property
+    def _single(self) -> bool:
+        """Whether single variances are looked at, and not only their total."""
+        return _power(self.problem.goal) > 1
+
+    @property
+    def prompt(self) -> bool:
+        """Whether it is there in a moment."""
+        return self.seconds <= PATIENCE * (LONGER if self._single else 1.0)
 
     def patience(self, far: bool) -> float:
         """How many seconds are waited for it unasked."""
-        return LONG_PATIENCE if far or _power(self.problem.goal) > 1 else PATIENCE
+        if self._single:
+            return LONG_PATIENCE * LONGER
+        return LONG_PATIENCE if far else PATIENCE
 
     def found(self, tolerance: float, hopeless: float = np.inf) -> RowSpaceOptimum:
         """C for real numbers, at a largest cost of one."""

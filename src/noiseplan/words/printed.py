@@ -1,17 +1,26 @@
-"""Who tells a plan and its release: by whether its errors are known before the data are."""
+"""What `print(plan)` and `print(release)` show, by whether errors are known before the data are."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
-from noiseplan.words import partition_plan, plan, release
+from noiseplan.privacy.guarantee import asked_for
+from noiseplan.queries import Identity
+from noiseplan.texts import counted
+from noiseplan.words import partition_plan, plan
+from noiseplan.words.privacy import counted_words
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan, TableKind
     from noiseplan.release.release import Release
+
+
+# Queries among which an example of what can be asked is looked for.
+LOOKED_AT = 100
 
 
 class Telling(ABC):
@@ -73,7 +82,7 @@ class KnownErrors(Telling):
         return plan.noise_words(made)
 
     def release(self, made: Release) -> str:
-        return release.describe(made)
+        return describe_release(made)
 
     def rmse(self, made: Plan) -> float | None:
         return made.rmse
@@ -127,3 +136,51 @@ def plan_text(made: Plan) -> str:
 def release_text(made: Release) -> str:
     """What `print(release)` shows."""
     return telling(made.plan).release(made)
+
+
+# ---------------------------------------------------------------------- a release
+
+
+def describe_release(release: Release) -> str:
+    """What `print(release)` shows."""
+    facts = (f"  {name:<7}  {text}" for name, text in named_facts(release).items())
+    return "\n".join([headline(release), *facts])
+
+
+def headline(release: Release) -> str:
+    """How much a release answers."""
+    workload = release.plan.workload
+    queries = counted(len(workload), "query", "queries")
+    return f"Release of {queries}, {counted(workload.rows, 'row', 'rows')}"
+
+
+def named_facts(release: Release) -> dict[str, str]:
+    """What is known of a release, by name."""
+    plan = release.plan
+    return {
+        "privacy": _promise(plan),
+        "noise": release.brand,
+        "holds": f"{counted(plan.measured_numbers, 'noisy number')}; RMSE {plan.rmse:.4g}",
+        **({} if release.choice is None else {"counted": counted_words(plan)}),
+        "ask": f"{_example(plan)}, .answer(query), .covariance(query, other)",
+    }
+
+
+def _example(plan: Plan) -> str:
+    """A call that this release answers: a table of two attributes, of one, or what was asked."""
+    workload = plan.workload
+    asked = [workload.query(position) for position in range(min(len(workload), LOOKED_AT))]
+    plain = [q for q in asked if q.joint is None and set(q.factors.values()) == {Identity()}]
+    for count in (2, 1):
+        for query in plain:
+            if len(query.attributes) == count:
+                return f".table({', '.join(map(repr, query.attributes))})"
+    return f".answer({asked[0].name!r})"
+
+
+def _promise(plan: Plan) -> str:
+    privacy, asked = plan.privacy, asked_for(plan.budget)
+    if not math.isfinite(privacy.pcost):
+        return "not known here: the measurements were made elsewhere"
+    whose = "as the maker of the tables states it" if plan.noise == "given" else "spent once"
+    return f"{privacy.describe().splitlines()[0]}, {asked + ', ' if asked else ''}{whose}"

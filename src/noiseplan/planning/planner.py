@@ -87,7 +87,11 @@ class Family(ABC):
         if problem.max_rows > 1:
             persons = Persons(int(problem.max_rows))
             return persons.back(self.solve(persons.forward(problem)))
-        return self.or_apart(problem, self.together(problem))
+        best = self.together(problem)
+        # Plain tables are as good as can be; nor is there anything else for who asks by name.
+        asked = problem.planner == "auto" and not problem.strategies
+        plain = not (problem.design.free or problem.design.joints)
+        return self.or_apart(problem, best) if asked and not plain else best
 
     def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
         """What is planned for all queries as one, or for parts of them where that is better."""
@@ -160,9 +164,6 @@ class GaussianFamily(Family):
         return None
 
     def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
-        plain = not (problem.design.free or problem.design.joints)  # which is as good as can be
-        if problem.planner != "auto" or problem.strategies or plain:
-            return best
         return automatic.or_apart(problem, best, self._part)
 
     def _part(self, problem: Problem) -> Candidate:

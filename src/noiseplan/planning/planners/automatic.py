@@ -8,8 +8,9 @@
 One matrix is tried over the cells of a small domain, or over the classes of cells that queries tell
 apart in a larger one; where queries are matrices over a domain it fits, it is all there is. Then
 come the challengers, each against the best so far: the optimum in the row space where the rank is
-low, and noise on the workload's own rows. Conditions of low rank have the optimum at once. Every
-plan says what was considered, and why it was taken or not.
+low, and noise on the workload's own rows. Conditions of low rank have the optimum at once. Last
+come parts of the workload side by side: with Gaussian noise after plans of long attributes too
+(`queries_apart`). Every plan says what was considered, and why it was taken or not.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from noiseplan.planning.table_matrix import norm_power
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 
-# Queries of a workload that is looked at; in more of them much is in common.
+# Queries of a workload that is looked at where some are matrices; in more much is in common.
 MOST_ASKED: Final = 1000
 
 Named = tuple[str, Candidate | str]
@@ -73,7 +73,8 @@ def solve(problem: Problem, best: Candidate, together: Solve) -> Named | None:
 
 def _is_out_of_question(problem: Problem, best: Candidate) -> bool:
     """Whether nothing can be better, or nobody would look for it."""
-    few = 1 < len(problem.workload) <= MOST_ASKED
+    most = MOST_ASKED if problem.design.joints else MOST_QUERIES
+    few = 1 < len(problem.workload) <= most
     if not few or isinstance(problem.goal, RelativeError) or best.optimality.proved:
         return True
     return ("optimal", NOT_BETTER) in best.considered or not reached(problem, best) > 0

@@ -40,6 +40,7 @@ from noiseplan.planning.planners.each_alone import (
     parts_by,
     single_queries,
 )
+from noiseplan.planning.planners.long_plans import LongOptimality
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.table_matrix import norm_power
 from noiseplan.progress import progress
@@ -81,7 +82,8 @@ def _is_out_of_question(problem: Problem, best: Candidate) -> bool:
 
 
 def _near_its_bound(best: Candidate) -> bool:
-    gap = best.optimality.gap
+    """Whether that is known: along a long attribute the bound takes longer than single queries."""
+    gap = None if isinstance(best.optimality, LongOptimality) else best.optimality.gap
     return gap is not None and gap <= 1 - WORTH_IT
 
 

@@ -18,6 +18,7 @@ from noiseplan.mechanisms import tree_block
 from noiseplan.mechanisms.measured_levels import LevelsMechanism
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.planning import limits
+from noiseplan.planning.measured_numbers import INTEGERS
 from noiseplan.planning.planners import level_plans, tree_plans
 
 BUDGET, VALUE = nz.zCDP(0.5), nz.Identity()
@@ -244,7 +245,7 @@ def test_parts_of_children_fit_however_many_they_are(seed: int) -> None:
     share[parent == 2] = 0.5
     share /= np.bincount(parent, share)[parent]
     with mock.patch.object(level_plans, "LARGEST_SUM", largest):
-        parts = level_plans._whole_parts(share, parent)
+        parts = level_plans._parts(INTEGERS, share, parent)
     total = np.bincount(parent, parts)
     assert (parts >= 1).all() and (parts == np.rint(parts)).all() and total.max() <= largest
     assert parts[parent == 2].tolist() == [1.0, 1.0] and parts[0] == 1.0

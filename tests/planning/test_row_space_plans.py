@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from math import prod
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from noiseplan.planning.base_tables import BaseTables
 from noiseplan.planning.candidate import reached
 from noiseplan.planning.finish import finish
 from noiseplan.planning.objectives import Objective
-from noiseplan.planning.planners import automatic, row_space_plans
+from noiseplan.planning.planners import automatic, level_plans, row_space_plans
 from noiseplan.planning.planners.optimal import Asked, loss_terms
 from noiseplan.planning.planners.row_space_plans import optimum_at_cost_one, told_apart
 from noiseplan.planning.problem import Problem
@@ -299,12 +300,17 @@ def test_auto_takes_norms_and_losses_beyond_one_matrix() -> None:
         ]
     )
     for goal in (nz.PNormVariance(4), nz.ConvexLoss(lambda v: float((v**3).sum()))):
-        plans = [
-            nz.plan(workload, budget=BUDGET, objective=goal, planner=planner)
-            for planner in ("auto", "residual")
-        ]
+        # Two levels of c would have the same optimum, and sooner.
+        with mock.patch.object(level_plans, "fits", return_value=False):
+            plans = [
+                nz.plan(workload, budget=BUDGET, objective=goal, planner=planner)
+                for planner in ("auto", "residual")
+            ]
         auto, residual = (plan.certify() for plan in plans)
         assert plans[0].considered[0] == ("optimal", "taken")
+        levels = nz.plan(workload, budget=BUDGET, objective=goal)
+        assert levels.considered[0] == (level_plans.LevelPlan.taken, "taken")
+        assert levels.certify().value == pytest.approx(auto.value, rel=2e-3)
         assert auto.gap <= 2e-3
         assert residual.value > 1.01 * auto.value
         assert residual.bound <= auto.value * (1 + 1e-9)

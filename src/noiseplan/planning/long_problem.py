@@ -107,6 +107,12 @@ class LongProblem(ABC):
         """U of every free role of the other attributes."""
         return optimise_total(self.design)
 
+    @property
+    def width(self) -> int:
+        """Values of the longest of the other attributes."""
+        sizes = enumerate(self.problem.workload.schema.shape)
+        return max((size for place, size in sizes if place != self.place), default=1)
+
     def least(self) -> list[Array]:
         """What each set counts for a query type at least, every record alike; for each κ."""
         terms, pairs = self.design.terms, len(self.design.roles.pair_role)
@@ -211,19 +217,6 @@ def tree_problem(problem: Problem) -> TreeProblem | None:
     """The problem as one of a tree, if one long attribute is asked by levels that are one."""
     place = long_attribute(problem.workload, limits.LONG_VALUES)
     return None if place is None else tree_along(problem, place)
-
-
-def short_tree_problem(problem: Problem) -> TreeProblem | None:
-    """The same for the attribute of most levels, however few values it has; None without any.
-
-    One that is asked by value has two levels: its values, and their sum.
-    """
-    workload = problem.workload
-    if len(workload.columns.matrices):
-        return None
-    found = (tree_along(problem, place) for place in range(len(workload.schema)))
-    trees = [tree for tree in found if tree is not None]
-    return max(trees, key=lambda whole: (whole.tree.depth, whole.tree.sizes[-1]), default=None)
 
 
 def tree_along(problem: Problem, place: int) -> TreeProblem | None:
@@ -349,7 +342,7 @@ def series_problem(problem: Problem) -> SeriesProblem | None:
     place = long_attribute(problem.workload, limits.SERIES_VALUES)
     if place is None:
         return None
-    asked = _asked_parts(problem, place, _kind)
+    asked = _asked_parts(problem, place, kind_of)
     kinds = {_key(kind): kind for each in (asked or {}).values() for kind in each}
     if asked is None or not any(kind.name in ALONG for kind in kinds.values()):
         return None
@@ -359,10 +352,10 @@ def series_problem(problem: Problem) -> SeriesProblem | None:
     return SeriesProblem(problem, place, tuple(kinds.values()), of_query)
 
 
-def _kind(matrix: Matrix) -> SeriesKind | None:
+def kind_of(matrix: Matrix) -> SeriesKind | None:
     if isinstance(matrix, PaddedMatrix):
         # Planned as if rows went on to the missing values, which are one place behind the others.
-        found = _kind(matrix.inner)
+        found = kind_of(matrix.inner)
         if found is None:
             return None
         name: Name = "groups" if found.name == "total" else found.name

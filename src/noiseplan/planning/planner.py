@@ -24,6 +24,7 @@ from noiseplan.planning.objectives import (
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
+    beside_levels,
     laplace_matrix,
     long_plans,
     long_refusals,
@@ -110,6 +111,9 @@ class Family(ABC):
         if (refusal := planner.refuses(problem)) is not None:
             raise PlanError(refusal)
         if long:
+            beside = beside_levels.solve(problem, lambda some: self.together(some, planner))
+            if beside is not None:
+                return beside
             long_refusals.require_short(problem)
             groups = few_groups(problem) if problem.planner in long_plans.NAMES else None
             if groups is not None:

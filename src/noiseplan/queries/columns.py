@@ -37,17 +37,26 @@ class QueryColumns:
         return len(self.weights)
 
     def taken(self, rows: IntArray) -> QueryColumns:
-        """Some of the queries, each at most once."""
+        """Some of the queries, each at most once, with the factors and matrices that they have."""
         place = {int(old): new for new, old in enumerate(rows)}
         named = {place[q]: name for q, name in self.names.items() if q in place}
-        return replace(
-            self,
-            attributes=self.attributes[rows],
-            factors=self.factors[rows],
-            weights=self.weights[rows],
-            joint=self.joint[rows],
-            names=dict(sorted(named.items())),
+        factors, distinct = _used(self.factors[rows])
+        joint, matrices = _used(self.joint[rows])
+        return QueryColumns(
+            self.attributes[rows],
+            factors,
+            self.weights[rows],
+            joint,
+            tuple(self.distinct[i] for i in distinct),
+            tuple(self.matrices[i] for i in matrices),
+            dict(sorted(named.items())),
         )
+
+
+def _used(numbers: IntArray) -> tuple[IntArray, list[int]]:
+    """Numbers from zero on of those that are left, and which these are; −1 stays."""
+    used = np.unique(numbers[numbers >= 0])
+    return np.where(numbers >= 0, np.searchsorted(used, numbers), -1), used.tolist()
 
 
 def columns_of(schema: Schema, queries: Sequence[Query]) -> QueryColumns:

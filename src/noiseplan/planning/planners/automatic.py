@@ -38,7 +38,6 @@ from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.free_split import alone
 from noiseplan.planning.limits import BETTER, EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
-from noiseplan.planning.long_problem import short_tree_problem
 from noiseplan.planning.noise_within import gaussian_within
 from noiseplan.planning.objectives import (
     ConvexLoss,
@@ -47,11 +46,11 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.planners import (
+    beside_levels,
     each_alone,
     laplace_choice,
     laplace_matrix,
     level_plans,
-    long_plans,
     named,
     noise_on_rows,
     optimal,
@@ -251,13 +250,10 @@ def _levels(problem: Problem, best: Candidate) -> Candidate | None:
     """Rows of its own for each level of an attribute that is asked by several."""
     if not _family(problem).has_optimum or _at_the_optimum(best):
         return None
-    fits = long_plans.tried(problem) and level_plans.fits(problem)
-    whole = short_tree_problem(problem) if fits else None
-    found = None if whole is None else level_plans.solve(whole)
-    if not isinstance(found, Candidate):
-        return None
+    found = beside_levels.by_levels(problem)
     # Most attributes have no levels to speak of: these are mentioned where they are better.
-    return found if reached(problem, found) < WORTH_IT * reached(problem, best) else None
+    better = found is not None and reached(problem, found) < WORTH_IT * reached(problem, best)
+    return found if better else None
 
 
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:

@@ -28,6 +28,7 @@ from noiseplan.planning.measured_numbers import Numbers
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVariance
 from noiseplan.planning.planners.long_plans import POWERS, AlongPlan, size_bits
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.progress import progress
 
 # Cells of the other attributes that rows are written down over, and counts by value and cell.
@@ -59,7 +60,8 @@ def solve(whole: TreeProblem) -> Candidate | str:
     plan = LevelPlan(whole)
     if plan.untried is not None:
         return plan.untried
-    made = plan.candidate()
+    with one_thread_below(LARGE, plan.width):
+        made = plan.candidate()
     try:
         made.figures.require_answers(made.mechanism)
     except UnanswerableError:  # what is hardly worth measuring was lost by rounding
@@ -76,6 +78,10 @@ class LevelPlan(AlongPlan):
     def __init__(self, whole: TreeProblem) -> None:
         super().__init__(whole)
         self.level_problem = LevelProblem(whole)
+
+    @property
+    def width(self) -> int:
+        return self.level_problem.classes.size
 
     @cached_property
     def untried(self) -> str | None:

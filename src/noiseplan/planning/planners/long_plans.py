@@ -23,6 +23,7 @@ from noiseplan.planning.problem import Problem
 from noiseplan.planning.residual_mechanism import numbered
 from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.solve import group_inverses, role_bases, type_matrix
+from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import margin
@@ -110,6 +111,11 @@ class AlongPlan(ABC):
 
     def __init__(self, whole: LongProblem) -> None:
         self.whole, self.problem = whole, whole.problem
+
+    @property
+    def width(self) -> int:
+        """Of the matrices that are multiplied: small ones take one thread (`threads`)."""
+        return self.whole.width
 
     # ------------------------------------------------------------------ the mechanism
 
@@ -223,7 +229,8 @@ class LongOptimality:
     def lower_bound(self) -> float:
         """Of the total variance."""
         own = self._plan.problem.workload.columns.weights
-        return self._plan.total_bound(own) / self._made.privacy.pcost
+        with one_thread_below(LARGE, self._plan.width):
+            return self._plan.total_bound(own) / self._made.privacy.pcost
 
     @property
     def known(self) -> float:
@@ -238,6 +245,7 @@ class LongOptimality:
         value = reached(plan.problem, self._made) / (cost if targeted else 1.0)
         if targeted and plan.problem.allowed is None:  # met a hair better than asked
             value = max(value, 1.0)
-        bound = plan.objective_bound(cost)
+        with one_thread_below(LARGE, plan.width):
+            bound = plan.objective_bound(cost)
         # Discrete noise of less than one count falls below bounds for continuous noise.
         return max(1.0 - bound / value, 0.0) if bound > 0 else None

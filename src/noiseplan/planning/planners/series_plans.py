@@ -99,6 +99,10 @@ class _SeriesPlan(LongPlan):
         parts = [Parts.of(both) if both else Parts.none() for both in map(self._both, blocks)]
         self.sharing = SeriesSharing(price * norms, price, tuple(parts))
 
+    @property
+    def width(self) -> int:
+        return self.whole.kinds[0].values
+
     # ------------------------------------------------------------------ what is measured along
 
     def _unit(self, b: int) -> SeriesBlock:

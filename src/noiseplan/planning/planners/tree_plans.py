@@ -42,6 +42,7 @@ from noiseplan.planning.objectives import (
 from noiseplan.planning.planners import level_plans
 from noiseplan.planning.planners.long_plans import POWERS, LongPlan, size_bits, tried
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.progress import progress
 
 # What is hardly worth measuring keeps this share of the best precision.
@@ -53,7 +54,8 @@ def solve(problem: Problem) -> Candidate | None:
     found = tree_problem(problem) if tried(problem) else None
     if found is None:
         return None
-    best = _TreePlan(found).candidate()
+    with one_thread_below(LARGE, found.width):
+        best = _TreePlan(found).candidate()
     return best if problem.planner != "auto" else _or_levels(problem, found, best)
 
 

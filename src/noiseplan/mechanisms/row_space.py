@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -18,8 +19,16 @@ from scipy.linalg import cholesky, lapack, solve_triangular
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.stacked_rows import StackedRows
-from noiseplan.matrices import DenseMatrix
+from noiseplan.matrices import (
+    DenseMatrix,
+    GroupMatrix,
+    IdentityMatrix,
+    Matrix,
+    PaddedMatrix,
+    PrefixMatrix,
+)
 from noiseplan.matrices.base import Array
+from noiseplan.matrices.composed import stacked_parts
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.queries import Query
 
@@ -80,7 +89,10 @@ class RowSpace:
         return _solved(self._first, second.T, turned=True).T
 
     def coefficients(self, query: Query) -> sp.csr_array | None:
-        """T, as sums over all rows; None where the query is outside the row space."""
+        """T, as sums over all rows; None where the query is outside the row space, as one of higher
+        rank is: its rows may be too many to be written down."""
+        if _least_rank(query) > len(self.basis):
+            return None
         own = StackedRows.of(self.rows.schema, [query])
         inside = self._inside(own)
         squares = own.squares()
@@ -202,3 +214,19 @@ class MixedEstimates:
     def determines(self, asked: sp.csr_array) -> bool:
         """Whether the sums that are measured tell these."""
         return self._fit.determines(DenseMatrix(asked @ self._lower))
+
+
+def _least_rank(query: Query) -> int:
+    """A rank that a query has at least: that of a product is the product."""
+    if query.joint is not None:
+        return 1
+    ranks = (map(_full_rank, stacked_parts(matrix)) for matrix in query.matrices())
+    return prod(max(each) for each in ranks)
+
+
+def _full_rank(matrix: Matrix) -> int:
+    """The rows of what has as many dimensions; one of what may have fewer."""
+    while isinstance(matrix, PaddedMatrix):
+        matrix = matrix.inner
+    independent = isinstance(matrix, IdentityMatrix | GroupMatrix | PrefixMatrix)
+    return matrix.shape[0] if independent else 1

@@ -32,6 +32,7 @@ from noiseplan.arrays import IntArray, first_of
 from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.errors import QueryError
 from noiseplan.matrices import (
+    DenseMatrix,
     GroupMatrix,
     IdentityMatrix,
     Matrix,
@@ -377,7 +378,16 @@ def groups_of(matrix: Matrix) -> IntArray | None:
         return np.zeros(matrix.size, dtype=np.int64)
     if isinstance(matrix, IdentityMatrix):
         return np.arange(matrix.size)
+    if isinstance(matrix, DenseMatrix):
+        return _written_groups(matrix.values)
     return matrix.group if isinstance(matrix, GroupMatrix) else None
+
+
+def _written_groups(rows: Array) -> IntArray | None:
+    """The same of a matrix that is written down: every value is in one row, and each has some."""
+    ones = rows == 1
+    apart = (ones.sum(axis=0) == 1).all() and ones.any(axis=1).all()
+    return ones.argmax(axis=0) if apart and np.count_nonzero(rows) == rows.shape[1] else None
 
 
 def _of_groups(group: IntArray, count: int) -> sp.csr_array:

@@ -23,7 +23,6 @@ from noiseplan.arrays import IntArray
 from noiseplan.domain.series_kinds import Name, SeriesKind
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices import (
-    GroupMatrix,
     IdentityMatrix,
     Matrix,
     PaddedMatrix,
@@ -369,8 +368,9 @@ def kind_of(matrix: Matrix) -> SeriesKind | None:
         return SeriesKind("prefix", bounds)
     if isinstance(matrix, RangesMatrix):
         return SeriesKind("ranges", bounds)
-    group = group_bounds(matrix.group) if isinstance(matrix, GroupMatrix) else None
-    return None if group is None else SeriesKind("groups", group)
+    group = groups_of(matrix)
+    bounds_of_groups = None if group is None else group_bounds(group)
+    return None if bounds_of_groups is None else SeriesKind("groups", bounds_of_groups)
 
 
 def _key(kind: SeriesKind) -> tuple[str, bytes]:

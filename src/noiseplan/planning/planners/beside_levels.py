@@ -51,7 +51,7 @@ from noiseplan.planning.long_problem import (
 )
 from noiseplan.planning.objectives import ConvexLoss, TotalVariance
 from noiseplan.planning.planners import level_plans
-from noiseplan.planning.planners.each_alone import GROUPS, Apart, Parts, Solve, parts_by
+from noiseplan.planning.planners.each_alone import GROUPS, Apart, Part, Parts, Solve, parts_by
 from noiseplan.planning.planners.long_plans import LEAST_GAP, LEAST_STEPS, tried
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.table_matrix import norm_power
@@ -110,8 +110,8 @@ def _of_levels(problem: Problem, place: int) -> Candidate:
 
 
 def _long_place(problem: Problem) -> int | None:
-    """The one long attribute of which something else is asked than levels or sums in order; the
-    longest, where that are matrices over several."""
+    """A long attribute of which something else is asked than levels or sums in order (the next one
+    is looked at in what is planned instead); the longest, where that are matrices over several."""
     workload, design = problem.workload, problem.design
     if len(workload) > MOST_QUERIES:
         return None
@@ -125,7 +125,7 @@ def _long_place(problem: Problem) -> int | None:
     other = [place for place in long if not _that_go_together(workload, place).all()]
     if design.joints:  # which none of the long ones has for a level
         other = sorted(long, key=lambda place: -workload.schema.shape[place])[:1]
-    return other[0] if len(other) == 1 else None
+    return other[0] if other else None
 
 
 def stand_in(problem: Problem, place: int) -> StandIn | None:
@@ -328,6 +328,7 @@ class _Search:
             return one
         if one is None:
             return replace(two, considered=((GROUPS, TAKEN),))
+        one = self._known(one)
         if reached(self.problem, two) >= limits.WORTH_IT * reached(self.problem, one):
             return replace(one, considered=(*one.considered, (GROUPS, NOT_BETTER)))
         beaten = ((name, WORSE if why == TAKEN else why) for name, why in one.considered)
@@ -363,14 +364,22 @@ class _Search:
         return best
 
     def _known(self, found: Candidate) -> Candidate:
-        """With what is known of the tables, which have no less beside conditions. A loss of one's
-        own is of all queries."""
-        tables = self.apart.plan(self.asked.parts[0])
-        times = tables.found.privacy.pcost / found.privacy.pcost
-        loss = isinstance(self.problem.goal, ConvexLoss)
-        value = reached(tables.problem, tables.found) / reached(self.problem, found)
-        scaled = self.problem.priorities is None and not loss
-        known: Optimality = Kept(tables.found.optimality, times, value * (times if scaled else 1.0))
-        if loss:
+        """With what is known of the tables or, if they are planned, of the conditions: neither has
+        less beside the other. A loss of one's own is of all queries."""
+        self.apart.plan(self.asked.parts[0])
+        each = [self._kept(found, part) for part in self.apart.known.values()]
+        known: Optimality = max(each, key=lambda kept: kept.lower_bound)
+        if isinstance(self.problem.goal, ConvexLoss):
             known = Stated(known.lower_bound, gap=1.0)
+        elif self._targeted or not isinstance(self.problem.goal, TotalVariance):
+            known = min(each, key=lambda kept: 1.0 if kept.gap is None else kept.gap)
         return replace(found, optimality=known)
+
+    def _kept(self, found: Candidate, part: Part) -> Kept:
+        times = part.found.privacy.pcost / found.privacy.pcost
+        value = reached(part.problem, part.found) / reached(self.problem, found)
+        return Kept(part.found.optimality, times, value if self._targeted else value * times)
+
+    @property
+    def _targeted(self) -> bool:
+        return self.problem.priorities is not None

@@ -88,13 +88,13 @@ class Apart:
 
     def __init__(self, problem: Problem, alone: Solve) -> None:
         self.problem, self.alone = problem, alone
-        self.known: dict[tuple[int, ...], _Part] = {}
+        self.known: dict[tuple[int, ...], Part] = {}
 
-    def plan(self, places: tuple[int, ...]) -> _Part:
+    def plan(self, places: tuple[int, ...]) -> Part:
         """What is planned for some queries."""
         if places not in self.known:
             asked = self._asked(places)
-            self.known[places] = _Part(asked, self.alone(asked))
+            self.known[places] = Part(asked, self.alone(asked))
         return self.known[places]
 
     def _asked(self, places: tuple[int, ...]) -> Problem:
@@ -128,7 +128,7 @@ class Apart:
             return self._meeting_targets(parts, found)
         return self._within(self.problem.price * (1 - ROOM), parts, found)
 
-    def _within(self, price: float, parts: Parts, found: Sequence[_Part]) -> Candidate:
+    def _within(self, price: float, parts: Parts, found: Sequence[Part]) -> Candidate:
         """With all of the budget, also where no record is the dearest of all parts."""
         costs = price * self.shares(parts).each
         made = self._beside(parts, self._at(costs, found))
@@ -138,7 +138,7 @@ class Apart:
         again = self._beside(parts, self._at(costs * (price / spent), found))
         return again if again.mechanism.record_cost(self.problem.neighbours) <= price else made
 
-    def _meeting_targets(self, parts: Parts, found: Sequence[_Part]) -> Candidate:
+    def _meeting_targets(self, parts: Parts, found: Sequence[Part]) -> Candidate:
         """At the cost of each, or at less where parts meet targets together by more than that."""
         assert self.problem.priorities is not None  # without a budget there are targets
         targets = 1.0 / self.problem.priorities
@@ -150,7 +150,7 @@ class Apart:
         again = self._beside(parts, self._at(costs, found))
         return again if again.figures.target_scale(targets) <= 1 else made
 
-    def _at(self, costs: Array, found: Sequence[_Part]) -> list[Mechanism]:
+    def _at(self, costs: Array, found: Sequence[Part]) -> list[Mechanism]:
         pairs = zip(found, costs.tolist(), strict=True)
         return [each.at(cost, self.alone) for each, cost in pairs]
 
@@ -164,7 +164,7 @@ class Apart:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Part:
     """Some queries, and what is planned for them with all of the budget."""
 
     problem: Problem

@@ -253,7 +253,7 @@ class Release(Derived):
     def valid(
         self,
         *,
-        tables: Iterable[Sequence[str] | str] | None = None,
+        tables: Iterable[Sequence[str] | str | Query] | None = None,
         total: float | None = None,
         public: Mapping[Sequence[str] | str, ArrayLike] | None = None,
         impossible: Mapping[Sequence[str] | str, ArrayLike] | None = None,
@@ -264,6 +264,9 @@ class Release(Derived):
         They are biased: nearer to the truth where tables are sparse, but not in every cell or
         table; see `noiseplan.valid.valid_tables`. The unbiased answers and their exact errors stand
         beside them.
+
+        `tables` names the attributes of each, as in `[["age", "sex"]]`; a level, as in `[["county",
+        "age"]]`, or a query of the workload by its name makes tables of those groups alone.
         """
         made: ValidTables = through("release.valid")(
             self, tables=tables, total=total, public=public, impossible=impossible,

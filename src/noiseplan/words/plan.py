@@ -11,7 +11,12 @@ from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.law import NAMED, SIMULATED
-from noiseplan.planning.certify import Certificate, known_certificate, usual_certificate
+from noiseplan.planning.certify import (
+    Certificate,
+    bound_takes_long,
+    known_certificate,
+    usual_certificate,
+)
 from noiseplan.planning.objectives import (
     RMSE,
     PNormVariance,
@@ -20,7 +25,6 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.plan import total_is_exact
-from noiseplan.planning.pure_bounds import lower_bounds
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
 from noiseplan.texts import counted, duration, percent, percent_up, shortened
@@ -213,9 +217,10 @@ def optimality_words(plan: Plan) -> str:
     if _of_others(plan):
         total = f"{_weighted(plan)}total variance {plan.total_variance:.6g}"
         return f"{total}, as the plans it comes from make it"
-    if _bound_takes_long(plan):
+    if bound_takes_long(plan):
         value = f"{_made_small(plan)} {plan.total_variance:.6g}"
-        asked = "a lower bound may take a minute: plan.lower_bound, and print again"
+        call = "plan.lower_bound" if plan.privacy.laplace else "plan.certify()"
+        asked = f"a lower bound may take a minute: {call}, and print again"
         return f"{value}\n{BELOW}{asked}{_among_tables(plan)}"
     if plan.optimal and plan.targets is not None:
         return f"proved{_certified(plan)}: no linear Gaussian mechanism meets {_targets_met(plan)}"
@@ -229,16 +234,6 @@ def optimality_words(plan: Plan) -> str:
         best = f"the least {what} of any linear Gaussian mechanism"
         return f"{_within(known.gap)}, compared with {best}"
     return _standing(plan, usual_certificate(plan)) + _among_tables(plan)
-
-
-def _bound_takes_long(plan: Plan) -> bool:
-    """Whether nobody has asked for a bound yet that takes far longer than all that is printed."""
-    total = isinstance(plan.objective, TotalVariance) and plan.targets is None
-    if not total or plan.gap is not None or plan.optimality.known is not None:
-        return False
-    bounds = lower_bounds(plan.privacy.law)
-    longest = max((plan.design.group_count(role) for role in plan.design.free), default=0)
-    return bounds.prompt < longest <= bounds.searched
 
 
 def _among_tables(plan: Plan) -> str:

@@ -93,7 +93,10 @@ class LevelsMechanism(AlongAttribute):
     """The tree of the attribute at `place`, the others that rows are over, and every level."""
 
     kind: ClassVar[str] = "levels"
-    undivided: ClassVar[str | None] = "one of the plans measures levels by rows of their own"
+    undivided: ClassVar[str | None] = (
+        "one of the plans measures levels by rows of their own, and is continued by the same "
+        "queries with another budget alone"
+    )
 
     schema: Schema
     place: int

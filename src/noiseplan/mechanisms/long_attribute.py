@@ -81,6 +81,10 @@ class LongMechanism(AlongAttribute):
         """How many numbers of each other attribute are measured."""
         return tuple(self.basis(i).rows for i in block.others)
 
+    def measured_at(self, rows: Sequence[LongRows | None]) -> str:
+        """What is measured where some rows along the attribute are asked for, as a sentence."""
+        return ""
+
     def floating(self) -> Mechanism:
         return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
 

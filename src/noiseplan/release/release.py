@@ -19,6 +19,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
+from noiseplan.noise.law import NAMED
 from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
 from noiseplan.queries import Query
@@ -207,6 +208,9 @@ class Release(Derived):
         mechanism = self.plan.mechanism
         estimate = mechanism.answer(self.measurements, query)
         errors = mechanism.errors(self.measurements, query)
+        known = (
+            self.plan.noise in NAMED and errors.bias is None
+        )  # what was planned, before the data
         return Answer(
             query,
             estimate,
@@ -218,6 +222,7 @@ class Release(Derived):
             brand=self.provenance.warning,
             bias_error=errors.bias,
             approximate=errors.approximate,
+            planned=self.plan.figures if known else None,
         )
 
     def named(self, name: str) -> Query | None:

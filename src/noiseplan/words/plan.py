@@ -176,7 +176,8 @@ def aim(plan: Plan) -> str:
         return f"variance targets, all met with {scale:.2g} of the variance allowed{budget}"
     if scale <= 1 + 1e-6:
         return "variance targets at the least privacy cost, met"
-    return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget"
+    errors = f"standard errors are {math.sqrt(scale):.4g} times those asked for"
+    return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget: {errors}"
 
 
 def _privacy(plan: Plan) -> str:

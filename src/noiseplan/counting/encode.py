@@ -212,20 +212,21 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
     spelled = {str(label) for label in attribute.labels if not isinstance(label, str)}
     if any(text.strip() in spelled for text in texts):
         return "Text is never taken for the number or date it spells: convert the column first."
-    if attribute.missing is None and written and all(value == "null" for value in written):
-        outside = ", outside the order" if attribute.ordered else ""
-        return f"They are missing: declare a cell for those{outside}: " + MISSING + "."
     if isinstance(attribute, Categorical | Hierarchical):
         caught = ANYTHING_ELSE if isinstance(attribute, Categorical) else ANY_OTHER_LEAF
+        if "null" in written and attribute.missing is None:
+            some = "They" if set(written) == {"null"} else "Some"
+            return (
+                f"{some} are missing: declare a cell for those: "
+                + MISSING
+                + ". One more category catches everything unknown: "
+                + caught
+                + "."
+            )
         zeros = ZEROS if _lose_zeros(declared) else ""
-        missing = "" if attribute.missing is not None else "; " + _of_missing(attribute)
         return (
-            zeros
-            + "Declare them, or let one more category catch everything unknown: "
-            + caught
-            + missing
-            + "."
-        )
+            zeros + "Declare them, or let one more category catch everything unknown: " + caught
+        ) + "."
     if "null" in written:
         return "Some are missing: declare a cell for those, outside the order: " + MISSING + "."
     if isinstance(attribute, Binned):

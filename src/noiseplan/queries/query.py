@@ -129,14 +129,16 @@ class Query:
     def _heading(self, name: str, factor: Factor) -> str:
         """An attribute, or the level whose groups it counts: no county stands under "tract"."""
         kind = self.schema[name]
-        if isinstance(factor, Custom) and isinstance(kind, Hierarchical):
+        if not isinstance(factor, Custom) or not isinstance(kind, Hierarchical):
+            return name
+        if name in kind.levels:
             for level in sorted(kind.levels, key=len, reverse=True):
                 named = all(str(label).startswith(f"{level} ") for label in factor.labels)
                 if named and _of_whole_groups(factor.matrix(kind).dense(), kind.group_of(level)):
                     return self.schema.level_name(name, level)
-            for level in kind.levels:
-                if _inside_groups(factor, kind, level):
-                    return self.schema.level_name(name, level)
+        for level in kind.levels:
+            if _inside_groups(factor, kind, level):
+                return self.schema.level_name(name, level)
         return name
 
     @property

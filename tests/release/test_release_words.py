@@ -148,3 +148,15 @@ def test_given_rows_over_many_places_are_printed_at_once(monkeypatch: pytest.Mon
     assert 0.9 * best.total_variance < found.bound <= best.total_variance
     searched = certificates._bound_for(workload, plan.privacy)
     assert searched == pytest.approx(found.bound, rel=0.1)
+
+
+def test_noise_that_is_always_zero_is_told_as_none() -> None:
+    """Its variance is stated as 1e-200, which is more than it has; what can be seen is shown."""
+    workload = nz.Workload([nz.Query(SCHEMA, ["a"], name="a"), nz.Query(SCHEMA, [], name="all")])
+    plan = nz.plan(workload, targets=1e-199)
+    assert 0 < plan.std_error("all")[0] < 1e-30
+    *_, a, every = str(plan).splitlines()
+    assert a.split()[-2:] == every.split()[-2:] == ["0", "0"]
+    assert "RMSE 0 over all rows; largest standard error 0" in str(plan)
+    seen = nz.plan(workload, budget=nz.zCDP(50.0))
+    assert str(seen).splitlines()[-1].split()[-1] == f"{seen.std_error('a').max():.4g}"

@@ -27,7 +27,7 @@ from noiseplan.planning.objectives import (
 from noiseplan.planning.plan import total_is_exact
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
-from noiseplan.texts import counted, duration, percent, percent_up, shortened
+from noiseplan.texts import counted, duration, error_text, percent, percent_up, shortened
 from noiseplan.words.privacy import cost_words, neighbours_words, words_for
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _known(error: float) -> float | None:
 
 def largest_text(error: float | None) -> str:
     """The largest standard error, where it is known."""
-    return "–" if error is None or np.isnan(error) else f"{error:.4g}"
+    return "–" if error is None or np.isnan(error) else error_text(error)
 
 
 def describe(plan: Plan) -> str:
@@ -207,8 +207,8 @@ def noise_words(plan: Plan) -> str:
 
 def _error(plan: Plan) -> str:
     worst = float(np.sqrt(np.max(plan.type_worst)))
-    largest = "" if np.isnan(worst) else f"; largest standard error {worst:.4g}"
-    return f"RMSE {plan.rmse:.4g} over all rows{largest}"
+    largest = "" if np.isnan(worst) else f"; largest standard error {error_text(worst)}"
+    return f"RMSE {error_text(plan.rmse)} over all rows{largest}"
 
 
 def optimality_words(plan: Plan) -> str:
@@ -385,7 +385,7 @@ def _table(plan: Plan) -> list[str]:
         if hidden > 1 and i == half:
             lines.append(f"  … {hidden:,} kinds of tables between …")
         lines.append(
-            f"  {name:<{width}}  {r['tables']:>10,}  {r['rows']:>10,}  {r['std_error']:>10.4g}  "
-            f"{largest_text(r['worst_std_error']):>10}"
+            f"  {name:<{width}}  {r['tables']:>10,}  {r['rows']:>10,}  "
+            f"{error_text(r['std_error']):>10}  {largest_text(r['worst_std_error']):>10}"
         )
     return lines

@@ -10,6 +10,8 @@ from typing import Final
 
 # Names among which one that was mistyped is looked for.
 MOST_COMPARED: Final = 5000
+# Standard errors of less are those of noise that is always zero.
+NEVER: Final = 1e-30
 # Signs that print nothing, beside those of Unicode's categories Cc, Cf and Z, as a class of a
 # regular expression has them: fillers, marks that choose a variant or join, Braille's empty one.
 UNSEEN: Final = (
@@ -27,6 +29,19 @@ def counted(count: int, one: str, many: str = "") -> str:
     ('1 query', '1,200 rows')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def error_text(error: float, digits: int = 4) -> str:
+    """A standard error of a few digits; 0 where noise is never drawn in anybody's lifetime.
+
+    Discrete noise far below one count is stated as a variance of 1e-200, so that it is not none.
+
+    Examples
+    --------
+    >>> error_text(1.23456), error_text(1e-100), error_text(9.013e-06)
+    ('1.235', '0', '9.013e-06')
+    """
+    return f"{0.0 if abs(error) < NEVER else error:.{digits}g}"
 
 
 def percent_up(share: float) -> str:

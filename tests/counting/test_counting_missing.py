@@ -323,3 +323,17 @@ def test_a_study_says_how_its_files_are_written(tmp_path: Path) -> None:
         study.write_text(declared.replace(old, new), encoding="utf-8")
         with pytest.raises(StudyError, match=words):
             read_study(study)
+
+
+def test_missing_places_are_refused_with_the_cell_that_would_hold_them() -> None:
+    """The cell that is named is one that works, also beside values that are not declared."""
+    places = {"place": ["a1", "a2", "b1"], "county": ["a", "a", "b"]}
+    schema = nz.Schema({"geo": nz.Hierarchical(places)})
+    for values, some in ((["a1", None], "They"), (["a1", None, "z9"], "Some")):
+        with pytest.raises(DataError, match=f"{some} are missing: declare a cell") as refused:
+            open_source({"geo": values}, schema, details=True).marginals(np.array([[0]]))
+        assert "missing='not stated'" in str(refused.value)
+        assert "Hierarchical(..., other='other')" in str(refused.value)
+    declared = nz.Schema({"geo": nz.Hierarchical(places, missing="not stated")})
+    counts = open_source({"geo": ["a1", None]}, declared, details=True).marginals(np.array([[0]]))
+    assert np.asarray(counts).ravel().tolist() == [1, 0, 0, 1]

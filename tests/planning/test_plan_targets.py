@@ -143,3 +143,4 @@ def test_what_a_plan_for_targets_prints() -> None:
     scaled = nz.plan(workload, targets={"a": 1.0, "b": 2.0}, budget=nz.zCDP(0.1))
     ratio = max(scaled.variance(workload["a"]).max(), scaled.variance(workload["b"]).max() / 2)
     assert f"all relaxed {ratio:.4g}-fold to stay within the budget" in str(scaled)
+    assert f"standard errors are {np.sqrt(ratio):.4g} times those asked for" in str(scaled)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -496,3 +496,26 @@ def test_the_bound_on_what_targets_cost_is_no_more_than_that() -> None:
     assert isinstance(plan.mechanism, TreeMechanism)
     found = plan.certify()
     assert found.bound <= 1 / 2.5 <= found.value * (1 + 1e-9)
+
+
+@pytest.mark.usefixtures("short_trees")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda v: 1.0,
+        lambda v: float(np.maximum(v - 1e6, 0.0).sum()),
+        lambda v: float(v.sum()) - 1e9,
+    ],
+    ids=["constant", "zero", "negative"],
+)
+def test_a_loss_that_prefers_no_plan_is_refused_with_a_remedy(
+    function: Callable[[np.ndarray], float],
+) -> None:
+    workload = places(0)
+    with pytest.raises(PlanError, match=r"loss\(v\) \+ 0.001 \* v.sum\(\)"):
+        nz.plan(workload, budget=BUDGET, objective=nz.ConvexLoss(function))
+    if function(np.ones(len(workload))) >= 0:  # as it says
+        mended = nz.ConvexLoss(lambda v: function(v) + 0.001 * float(v.sum()))
+        plan = nz.plan(workload, budget=BUDGET, objective=mended)
+        least = nz.plan(workload, budget=BUDGET)
+        assert plan.privacy.rho == pytest.approx(least.privacy.rho)

@@ -85,10 +85,11 @@ def test_names_and_headings() -> None:
         ("tract=131", "tract", "131"),
         ("county=12, tract", "tract", "121"),
         ("county=12+13", "county", "county 12+13"),
+        ("county, tract=121+122", "county", "12"),
     ],
 )
 def test_groups_of_a_level_are_headed_by_it(question: str, heading: str, label: str) -> None:
-    """Where the attribute is called like its finest level, a county is no tract."""
+    """Also where the attribute is called like its finest level: a county is no tract."""
     geo = nz.Hierarchical(
         {
             "tract": ["121", "122", "131"],
@@ -96,7 +97,8 @@ def test_groups_of_a_level_are_headed_by_it(question: str, heading: str, label: 
             "county group": ["1", "1", "1"],
         }
     )
-    for name, expected in (("tract", heading), ("geo", "geo")):
+    by_itself = not question.startswith("tract") and label.isdigit()  # a label names no level
+    for name, expected in (("tract", heading), ("geo", heading if by_itself else "geo")):
         schema = nz.Schema({name: geo, "sex": nz.Categorical(["F", "M"])})
         columns = ask_query(f"{question}, sex", schema).row_labels()
         assert list(columns) == [expected, "sex"]
@@ -105,6 +107,9 @@ def test_groups_of_a_level_are_headed_by_it(question: str, heading: str, label: 
     # A label of one's own that begins so, over tracts of two counties: no county.
     own = nz.Query(schema, {"tract": nz.Custom([[1, 0, 1]], labels=["county fair"])})
     assert own.headings == ("tract",)
+    # Called as a county, but of tracts of another one.
+    own = nz.Query(nz.Schema({"geo": geo}), {"geo": nz.Custom([[1, 0, 1]], labels=["12"])})
+    assert own.headings == ("geo",)
     assert list(predicate_query(schema, "county = '12'").row_labels()) == ["county"]
 
 

@@ -14,7 +14,9 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.cli.answer import answer_csv
 from noiseplan.errors import QueryError
+from noiseplan.planning import certificates, certify
 from noiseplan.planning.pure_bounds import BY_LAW
+from noiseplan.storage.certificate import plan_figures
 
 SCHEMA = nz.Schema.from_sizes({"a": 4, "b": 3})
 COUNTS = np.arange(12).reshape(4, 3)
@@ -123,3 +125,38 @@ def test_a_bound_that_takes_long_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     gaussian = nz.plan(workload, budget=nz.zCDP(0.5))
     for each in (plan, nz.plan(workload, budget=nz.PureDP(1.0)), gaussian):
         assert "may take a minute" not in str(each)
+
+
+def test_given_rows_over_many_places_are_printed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search for a bound takes minutes there: it is asked for, and levels tell one in no time."""
+    tract = np.arange(320) // 8
+    geo = nz.Hierarchical({"place": range(320), "tract": tract, "county": tract // 10 + 1000})
+    schema = nz.Schema({"geo": geo, "age": nz.Ordinal(range(6)), "sex": nz.Ordinal(range(2))})
+    asked = [["county", "age", "sex"], ["tract", "age"], ["geo", "sex"]]
+    workload = nz.Workload([nz.Query(schema, names) for names in asked]).weighted("tables")
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner="identity")
+    with monkeypatch.context() as never:
+        for module in (certificates, certify):
+            never.setattr(module, "optimise_total", None)  # would be called in a search
+        assert "a lower bound may take a minute: plan.certify(), and print again" in str(plan)
+        figures = plan_figures(plan)
+        assert figures["lower_bound"] is None and figures["optimal"] is False
+        found = plan.certify()
+        assert f"lower bound {found.bound:.6g}" in str(plan)
+        assert plan.lower_bound == plan_figures(plan)["lower_bound"] == found.bound
+    best = nz.plan(workload, budget=nz.zCDP(0.5))
+    assert 0.9 * best.total_variance < found.bound <= best.total_variance
+    searched = certificates._bound_for(workload, plan.privacy)
+    assert searched == pytest.approx(found.bound, rel=0.1)
+
+
+def test_noise_that_is_always_zero_is_told_as_none() -> None:
+    """Its variance is stated as 1e-200, which is more than it has; what can be seen is shown."""
+    workload = nz.Workload([nz.Query(SCHEMA, ["a"], name="a"), nz.Query(SCHEMA, [], name="all")])
+    plan = nz.plan(workload, targets=1e-199)
+    assert 0 < plan.std_error("all")[0] < 1e-30
+    *_, a, every = str(plan).splitlines()
+    assert a.split()[-2:] == every.split()[-2:] == ["0", "0"]
+    assert "RMSE 0 over all rows; largest standard error 0" in str(plan)
+    seen = nz.plan(workload, budget=nz.zCDP(50.0))
+    assert str(seen).splitlines()[-1].split()[-1] == f"{seen.std_error('a').max():.4g}"

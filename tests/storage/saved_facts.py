@@ -67,12 +67,17 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
+# Said since behind a refusal: what is measured at that level, and what is asked for beyond it.
+CAUSES = re.compile(r"(?<=add the query to the workload)\. (The cause is|By \S+ it measures) .*$")
+
+
 def asked(call: Callable[[], Any]) -> Any:
     """What is answered, or refused in which words; some things some kinds do not have at all."""
     try:
         return plain(call())
     except NoiseplanError as refused:
         said = str(refused).replace(";\n  ", "; ")  # which were on one line when these were made
+        said = CAUSES.sub("", said)
         return {"refused": f"{type(refused).__name__}: {said}"}
     except AttributeError as missing:
         return {"refused": str(missing)} if str(missing).startswith("no ") else NOT_THERE
@@ -400,13 +405,21 @@ REACHED = re.compile(r"(?:variance|privacy cost|rows of their own) ([\d.e+-]*\d)
 BOUND = re.compile(r"lower bound ([\d.e+-]*\d)")
 
 
+# All values together were counted as one more level, though nobody had declared it.
+LEVELS = re.compile(r"at (\d+) levels? of (\w+) and in total")
+
+
+def _with_the_whole(told: re.Match[str]) -> str:
+    return f"at {int(told[1]) + 1} levels of {told[2]}"
+
+
 def compare(found: Facts, expected: Facts) -> None:
     """Fail with everything that moved. Bounds may only rise, and the lines that tell them move with
     them: better ones are found, and told in better words, of the same figure."""
     found = json.loads(json.dumps(found))
     for name, text in found.get("told", {}).get("texts", {}).items():
         if isinstance(text, str):
-            found["told"]["texts"][name] = SINCE.sub("", text)
+            found["told"]["texts"][name] = LEVELS.sub(_with_the_whole, SINCE.sub("", text))
     expected = _with_better_bounds(found, expected)
     alike = arithmetic() == expected["arithmetic"]
     near = {"told": 0.0, "answers": 0.0 if alike else 1e-12, "errors": 1e-12, "bounds": 1e-9}

@@ -177,19 +177,20 @@ def test_questions_by_level(question: str, leaves: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "labels"),
+    ("question", "heading", "labels"),
     [
-        ("county=01, tract", ["0101", "0102"]),
-        ("state=X | Y, county", ["state X › 01", "state X › 02", "state Y › 03"]),
-        ("state, tract=0102+0301", ["X", "Y"]),
-        ("state=Y, county=03", ["county 03"]),
+        ("county=01, tract", "tract", ["0101", "0102"]),
+        ("state=X | Y, county", "geo", ["state X › 01", "state X › 02", "state Y › 03"]),
+        ("state, tract=0102+0301", "state", ["X", "Y"]),
+        ("state=Y, county=03", "geo", ["county 03"]),
     ],
 )
 def test_rows_of_several_levels_are_called_by_what_tells_them_apart(
-    question: str, labels: list[str]
+    question: str, heading: str, labels: list[str]
 ) -> None:
+    """A label that names no level stands under it."""
     query = read_question(f"{question}, sex", SCHEMA)
-    assert list(query.row_labels()["geo"])[::2] == labels
+    assert list(query.row_labels()[heading])[::2] == labels
     assert query.name == f"{question}, sex"
 
 

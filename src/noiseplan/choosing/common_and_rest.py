@@ -214,7 +214,8 @@ def require_few_cells(size: int, why: str = "") -> None:
     if size > MOST_CELLS:
         raise PlanError(
             why
-            + f"explicit matrices go up to {MOST_CELLS:,} cells, and the schema has {size:,}; "
-            + "plans of any size go together where both have "
+            + f"explicit matrices go up to {MOST_CELLS:,} cells, while the schema has {size:,}. "
+            + "Over more cells plans go together that have "
             + setting("planner", "residual")
+            + " and measure each attribute by the same rows, as plans of plain tables do"
         )

@@ -126,8 +126,8 @@ class ByPrecisions(Family[ResidualMechanism]):
         different = measured_differently([target, have])
         if different:
             raise PlanError(
-                f"the plans measure {different} by different rows, and over so many cells they are "
-                f"not put together"
+                f"the plans measure {different} by different rows, which are not put together over "
+                f"so many cells"
             )
         return self.common([target, have])
 

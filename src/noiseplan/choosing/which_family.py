@@ -38,11 +38,11 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
     if neighbours != "add-remove":
         raise PlanError(
             different
-            + ", and explicit matrices are for neighbours that add or remove a record; "
-            + "plans without them have "
+            + "; explicit matrices are for neighbours that add or remove a record, and plans "
+            + "without them have "
             + setting("planner", "residual")
         )
-    require_few_cells(size, different + ", and ")
+    require_few_cells(size, different + "; ")
     for mechanism in mechanisms:
         mechanism.unit_rows()  # refused by those that have none
     return ByMatrices(numbers_of(mechanisms[0].noise))

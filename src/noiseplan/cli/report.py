@@ -41,12 +41,15 @@ if TYPE_CHECKING:
     help="Of the intervals.",
 )
 @click.option("--valid", "as_valid", is_flag=True, help="Tables without negative counts.")
+@click.option(
+    "--table", "tables", multiple=True, help="With --valid: only of these, as noiseplan valid."
+)
 @click.option("--total", type=float, help="With --valid: the number of records, if it is public.")
 @click.option("--integers", is_flag=True, help="With --valid: whole numbers.")
 @json_option
 def command(
     folder: Path, output: Path | None, title: str, level: float, as_json: bool, **valid: Any
-) -> None:  # valid: as_valid, total and integers
+) -> None:  # valid: as_valid, tables, total and integers
     """Write a page about RELEASE, a folder: what is promised, every table, how precise it is.
 
     The page is one file that holds everything and loads nothing. It is made from what was
@@ -78,21 +81,31 @@ def command(
 
 
 def valid_tables(
-    release: Release, folder: Path, as_valid: bool, total: float | None, integers: bool
+    release: Release,
+    folder: Path,
+    as_valid: bool,
+    tables: tuple[str, ...],
+    total: float | None,
+    integers: bool,
 ) -> tuple[ValidTables | None, str]:
     """The valid tables that were asked for, as `noiseplan valid` makes them, and where from.
 
     It may have written them already, in the folder of the release or beside it.
     """
     if not as_valid:
-        if integers or total is not None:
-            raise click.UsageError("--total and --integers are of valid tables: add --valid")
+        if integers or tables or total is not None:
+            raise click.UsageError(
+                "--table, --total and --integers are of valid tables: add --valid"
+            )
         return None, ""
-    from noiseplan.cli.valid import require_unbiased
+    from noiseplan.cli.valid import require_named, require_unbiased
     from noiseplan.valid.saved_tables import Wanted, folders_of
 
     require_unbiased(release, folder)
-    wanted, others = Wanted(total, integers), ""
+    require_named(tables)
+    wanted, others = Wanted(total, integers, tables), ""
+    if tables:
+        return wanted.compute(release), "computed for the tables named"
     for place in folders_of(release, (folder, folder.absolute().parent)):
         try:
             return wanted.read(release, place), f"taken from {str(place)!r}"

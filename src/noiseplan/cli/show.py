@@ -18,7 +18,7 @@ from noiseplan.cli._common import (
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
-from noiseplan.texts import counted, listed
+from noiseplan.texts import counted, error_text, listed
 from noiseplan.words.hints import quoted
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def command(folder: Path, everything: bool, check: bool, as_json: bool) -> None:
     for name, table in zip(names, tables, strict=True):
         cell = visible_name(table["first_cell"])
         estimate, spread = table["first_estimate"], table["first_error"]
-        first = f"{cell}: {estimate:z,.0f} ± {spread:.3g}" if cell else "–"
-        numbers = f"{table['rows']:>9,}  {table['std_error']:>10.4g}"
+        first = f"{cell}: {estimate:z,.0f} ± {error_text(spread, 3)}" if cell else "–"
+        numbers = f"{table['rows']:>9,}  {error_text(table['std_error']):>10}"
         lines.append(f"{name:<{wide}}  {numbers}  {first}")
     if shown < count:
         lines.append(f"… {count - shown:,} more; --all prints them")

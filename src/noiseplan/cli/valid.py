@@ -30,7 +30,12 @@ SHOWN = 6  # names of tables that are left out
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder."
 )
-@click.option("--table", "tables", multiple=True, help='Only these: --table "age, sex".')
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    help='Only these: --table "age, sex"; a level or the name of a query for its groups.',
+)
 @click.option("--total", type=float, help="The number of records, where it is public.")
 @click.option("--integers", is_flag=True, help="Whole numbers.")
 @json_option
@@ -51,24 +56,12 @@ def command(
 
     release = open_release(folder)
     require_unbiased(release, folder)
-    named = [[name.strip() for name in table.split(",") if name.strip()] for table in tables]
-    for table, names in zip(tables, named, strict=True):
-        if not names:
-            raise QueryError(f'--table {table!r} names no attribute: --table "age, sex"')
-        if level := next((name for name in names if name in release.schema.levels), None):
-            raise QueryError(
-                f"--table {table!r}: {level!r} is a level of {release.schema.levels[level][0]!r}; "
-                f"name the attribute, and the tables of its levels are written beside its own"
-            )
+    require_named(tables)
     new_path(output, StorageError)  # before the work, which may take minutes
-    if named:
-        made, asked = release.valid(tables=named, total=total, integers=integers), named
-        made.save(output, tables=asked)
-    else:
-        wanted = Wanted(total, integers)
-        made = wanted.compute(release)
-        asked = list(map(list, made.names))
-        wanted.save(made, release, output)
+    wanted = Wanted(total, integers, tables)
+    made = wanted.compute(release)
+    asked = wanted.asked(made, release)
+    wanted.save(made, release, output)
     if as_json:
         tables_made = len(asked) + len(made.by_level(asked))
         about = {"folder": str(output), "tables": tables_made, "left_out": made.left_out(asked)}
@@ -80,6 +73,13 @@ def command(
         say(f"  left out    {listed(left, SHOWN)}:")
         say(f"              not among these tables; noiseplan report {folder} --valid shows them")
     say(f"  folder      {output}")
+
+
+def require_named(tables: tuple[str, ...]) -> None:
+    """Refuse a table of nothing."""
+    for table in tables:
+        if not table.strip(" ,"):
+            raise QueryError(f'--table {table!r} names no attribute: --table "age, sex"')
 
 
 def require_unbiased(release: Release, folder: Path) -> None:

@@ -214,6 +214,15 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
         return "Text is never taken for the number or date it spells: convert the column first."
     if isinstance(attribute, Categorical | Hierarchical):
         caught = ANYTHING_ELSE if isinstance(attribute, Categorical) else ANY_OTHER_LEAF
+        if "null" in written and attribute.missing is None:
+            some = "They" if set(written) == {"null"} else "Some"
+            return (
+                f"{some} are missing: declare a cell for those: "
+                + MISSING
+                + ". One more category catches everything unknown: "
+                + caught
+                + "."
+            )
         zeros = ZEROS if _lose_zeros(declared) else ""
         return (
             zeros + "Declare them, or let one more category catch everything unknown: " + caught

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseplan.escaping import visible_name
+from noiseplan.texts import error_text
 from noiseplan.words.plan import kind_name
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def draw_errors(
     half, hidden = most // 2, len(rows) - most
     shown = list(rows) if hidden <= 1 else [*rows[:half], *rows[-half:]]
     names = [visible_name(kind_name(row)) for row in shown]
-    cells = [(f"{row['rows']:,}", f"{row['std_error']:.4g}") for row in shown]
+    cells = [(f"{row['rows']:,}", error_text(row["std_error"])) for row in shown]
     width = min(console.width, WIDEST)
     between = f"… {hidden:,} kinds between …" if hidden > 1 else ""
     longest = max(len("table"), len(between), *map(len, names))

@@ -19,6 +19,7 @@ from noiseplan.matrices import DenseMatrix, Matrix, TotalMatrix, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.leastsquares import OUTSIDE
+from noiseplan.mechanisms.level_words import called, listed_words, told_apart
 from noiseplan.mechanisms.tree_block import NodeRows, node_rows
 from noiseplan.queries import Query
 
@@ -52,7 +53,8 @@ class AskedLevels:
         for piece in node_rows(along or TotalMatrix(len(tree.of_value)), tree):
             seen = None if piece is None or depth < 0 else piece.over(tree, depth)
             if seen is None:
-                raise _untold(mechanism, query)
+                level = None if piece is None else _first_untold(mechanism, rows, piece)
+                raise _untold(mechanism, query, level, _causes(mechanism, factors, level))
             pieces.append(seen)
         needed = max(piece.level for piece in pieces)
         over = [own.of_query(rows) for own in mechanism.levels[: needed + 1]]
@@ -138,7 +140,7 @@ class AskedCells:
         weights = cube[:, first_of(tree.of_value)]
         missed = np.abs(weights[:, tree.of_value] - cube).max(axis=(1, 2))
         if (missed > ROUNDING * largest).any():
-            raise _untold(mechanism, query)
+            raise _untold(mechanism, query, None)
         parts = []
         for level in range(tree.depth, 0, -1):
             below = mechanism.siblings[level - 1]
@@ -181,16 +183,49 @@ def _told(
     found = weights @ own.inverse
     missed = np.abs(found @ own.rows - weights).max(axis=(1, 2), initial=0.0)
     if (missed > OUTSIDE * largest).any():
-        raise _untold(mechanism, query)
+        raise _untold(mechanism, query, level)
     return np.asarray(found)
 
 
-def _untold(mechanism: LevelsMechanism, query: Query) -> UnanswerableError:
-    name = mechanism.schema.names[mechanism.place]
+def _untold(
+    mechanism: LevelsMechanism, query: Query, level: int | None, causes: list[str] | None = None
+) -> UnanswerableError:
+    """What to say where a level does not tell what is asked of it; None: no level is so fine."""
+    schema, place, tree = mechanism.schema, mechanism.place, mechanism.tree
+    name = schema.names[place]
+    if level is None:
+        why = f"{name!r}: it is measured {called(schema, place, tree, tree.depth)} at the finest"
+    else:
+        asked = [n for n in query.attributes if n != name] if causes is None else causes
+        told = told_apart(schema, mechanism.others, mechanism.levels[level].rows)
+        where = called(schema, place, tree, level)
+        why = f"{listed_words([repr(n) for n in asked])}: {where} the plan tells {told} apart"
     return UnanswerableError(
         f"{query.name!r} asks for more of the other attributes, or of {name!r}, than the plan "
-        f"measures at this level: add the query to the workload"
+        f"measures at this level: add the query to the workload. The cause is {why}"
     )
+
+
+def _first_untold(mechanism: LevelsMechanism, rows: Array, piece: NodeRows) -> int:
+    """The level that is asked for, if it does not tell these rows; else the first that does not."""
+    needed = next(c for c in range(piece.level + 1) if piece.over(mechanism.tree, c) is not None)
+    if not mechanism.levels[needed].fit.determines(DenseMatrix(rows)):
+        return needed
+    return min(_deepest(mechanism, rows) + 1, len(mechanism.levels) - 1)
+
+
+def _causes(
+    mechanism: LevelsMechanism, factors: dict[str, Matrix], level: int | None
+) -> list[str] | None:
+    """The other attributes of which a level does not tell what is asked, each alone; all of them
+    where it tells each, but not together."""
+    if level is None:
+        return None
+    names = [mechanism.schema.names[i] for i in mechanism.others]
+    asked = [name for name in names if name in factors]
+    fit = mechanism.levels[level].fit
+    alone = {n: DenseMatrix(_over_others(mechanism, {n: factors[n]})) for n in asked}
+    return [n for n in asked if not fit.determines(alone[n])] or asked
 
 
 def _cube(mechanism: LevelsMechanism, query: Query) -> Array:

@@ -108,7 +108,7 @@ class Asked(ABC):
         names = [mechanism.schema.names[i] for i in sorted((*chosen, mechanism.place))]
         raise UnanswerableError(
             f"{self.query.name!r} needs {' × '.join(names)} measured together at this level, and "
-            f"the plan does not: add the query to the workload"
+            f"the plan does not: add the query to the workload" + mechanism.measured_at(rows)
         )
 
     def untold(self, attribute: int) -> UnanswerableError:

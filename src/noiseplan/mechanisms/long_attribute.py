@@ -81,13 +81,18 @@ class LongMechanism(AlongAttribute):
         """How many numbers of each other attribute are measured."""
         return tuple(self.basis(i).rows for i in block.others)
 
+    def measured_at(self, rows: Sequence[LongRows | None]) -> str:
+        """What is measured where some rows along the attribute are asked for, as a sentence."""
+        return ""
+
     def floating(self) -> Mechanism:
         return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
 
     def require_comparable(self) -> None:
         raise PlanError(
             "one of the plans measures along a long attribute, by the nodes of a tree or by a "
-            "series, and such plans are not compared or continued: release one of them on its own"
+            "series; such a plan is not compared with others, and a tree is continued by the same "
+            "queries with another budget alone"
         )
 
     # ------------------------------------------------------------------ privacy

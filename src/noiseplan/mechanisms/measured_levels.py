@@ -47,6 +47,7 @@ from noiseplan.mechanisms.exact_residuals import counts_for, require_fit
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.level_answers import AskedCells, AskedLevels
 from noiseplan.mechanisms.level_siblings import NodeSums, Siblings
+from noiseplan.mechanisms.level_words import levels_in_words
 from noiseplan.mechanisms.long_attribute import AlongAttribute
 from noiseplan.mechanisms.measured_tree import noisy_nodes, read_tree, written_tree
 from noiseplan.noise.law import Noise, Sampler
@@ -93,7 +94,10 @@ class LevelsMechanism(AlongAttribute):
     """The tree of the attribute at `place`, the others that rows are over, and every level."""
 
     kind: ClassVar[str] = "levels"
-    undivided: ClassVar[str | None] = "one of the plans measures levels by rows of their own"
+    undivided: ClassVar[str | None] = (
+        "one of the plans measures levels by rows of their own, and is continued by the same "
+        "queries with another budget alone"
+    )
 
     schema: Schema
     place: int
@@ -232,9 +236,9 @@ class LevelsMechanism(AlongAttribute):
         return [np.array([each], dtype=np.int64) for each in distinct]
 
     def describe(self) -> str:
-        name, levels = self.schema.names[self.place], self.tree.depth + 1
         numbers = counted(self.numbers, "noisy number")
-        return f"{numbers} at {levels} levels of {name}, each by rows of its own"
+        levels = levels_in_words(self.schema, self.place, self.tree)
+        return f"{numbers} at {levels}, each by rows of its own"
 
     def measure(
         self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None

@@ -31,7 +31,9 @@ from noiseplan.mechanisms.base import Marginals, Measurements, Progress, floats
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.exact_residuals import noisy_residuals
+from noiseplan.mechanisms.level_words import called, levels_in_words, listed_words
 from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
+from noiseplan.mechanisms.long_block import LongRows
 from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock, by_node, node_rows
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.schema import Schema
@@ -70,8 +72,22 @@ class TreeMechanism(LongMechanism):
 
     def describe(self) -> str:
         sets = counted(len(self.blocks), "set")
-        name, levels = self.schema.names[self.place], self.tree.depth + 1
-        return f"{counted(self.numbers, 'noisy number')} on {sets} at {levels} levels of {name}"
+        levels = levels_in_words(self.schema, self.place, self.tree)
+        return f"{counted(self.numbers, 'noisy number')} on {sets} at {levels}"
+
+    def measured_at(self, rows: Sequence[LongRows | None]) -> str:
+        asked = [each for each in rows if isinstance(each, NodeRows)]
+        if len(asked) < len(rows):  # finer than the tree
+            return ""
+        levels = (
+            (c for c in range(e.level + 1) if e.over(self.tree, c) is not None) for e in asked
+        )
+        level = max(map(next, levels))
+        there = [block.others for block in self.blocks if block.depth >= level]
+        names = [" × ".join(self.schema.names[i] for i in others) for others in there if others]
+        told = listed_words(names) or "no other attribute"
+        where = called(self.schema, self.place, self.tree, level)
+        return f". {where[0].upper()}{where[1:]} it measures {told}"
 
     def measure(
         self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None

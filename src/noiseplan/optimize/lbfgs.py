@@ -11,14 +11,27 @@ from noiseplan.matrices.base import Array
 Smooth = Callable[[Array], tuple[float, Array]]
 
 
-def minimise(function: Smooth, start: Array, *, steps: int, gain: float) -> tuple[float, Array]:
+def minimise(
+    function: Smooth,
+    start: Array,
+    *,
+    steps: int,
+    gain: float,
+    told: Callable[[int], object] | None = None,
+) -> tuple[float, Array]:
     """The least value found and where, from `start`.
 
     `function` returns its value and gradient. Ends after `steps`, or when a step gains less than
-    the fraction `gain` of the value.
+    the fraction `gain` of the value. `told` hears of every step.
     """
     ends = {"maxiter": steps, "maxfun": 4 * steps, "ftol": gain, "gtol": 1e-10}
-    return descend(function, start, {**ends, "maxcor": 20})
+
+    def on(value: float) -> bool:
+        if told is not None:
+            told(1)
+        return False
+
+    return descend(function, start, {**ends, "maxcor": 20}, enough=on)
 
 
 def descend(

@@ -24,6 +24,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.tree import Shape, Tree, TreeVariances
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import minimise
 
@@ -151,6 +152,13 @@ class Sharing:
         left = self._left(shares)
         trees = [TreeVariances.of(self.tree.shape, omega) for omega in self.precisions(x)]
         value, slopes = goal([tree.final for tree in trees])
+        if not value > 0 or not any(np.any(each) for slope in slopes for each in slope):
+            raise PlanError(
+                f"the loss is {value:.4g} at variances that can be reached, or changes with none "
+                f"of them, and does not say which plan is the best: along a long attribute a loss "
+                f"is positive and grows with the variances; add some of their sum, as in "
+                f"loss(v) + 0.001 * v.sum()"
+            )
         of_omega = [tree.gradient(slope) for tree, slope in zip(trees, slopes, strict=True)]
         parts: list[Array] = []
         below = np.zeros(0)

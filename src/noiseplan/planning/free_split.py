@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Progress
 from noiseplan.mechanisms.basis import MatrixBasis
 from noiseplan.optimize.allocation import root_cost
 from noiseplan.optimize.lbfgs import minimise
@@ -37,6 +38,8 @@ BOTH_STARTS_UP_TO = 150
 # From this many values on, steps that gain less than 1e-8 are not worth their price.
 LARGE = 256
 SINGULAR = 1e6
+# Of one search.
+SEARCH_STEPS = 500
 # The start: how good, for how much work (steps · n³), and how much of what nobody asks about.
 START_TOLERANCE, START_WORK, FAINT = 1e-5, 2e10, 1e-7
 # Where the start is the end.
@@ -141,12 +144,15 @@ def add_joint_gradient(
         upstream = np.moveaxis(np.tensordot(upstream, inverses[step], axes=(-1, 1)), -1, 1)
 
 
-def optimise_total(design: Design, given: dict[int, Array] | None = None) -> dict[int, Array]:
+def optimise_total(
+    design: Design, given: dict[int, Array] | None = None, advance: Progress | None = None
+) -> dict[int, Array]:
     """U of every free role (over groups of values) for the weighted sum of variances.
 
     From the oblique split of each role's square-root strategy; where that is cheap, also from
     ResidualPlanner+'s best strategies, and the better end is kept. U that are given, columns of
-    length one at most, stay.
+    length one at most, stay. `advance` is told of every step of a search, of which there are
+    `SEARCH_STEPS` at most.
     """
     if not design.free:
         return {}
@@ -160,7 +166,8 @@ def optimise_total(design: Design, given: dict[int, Array] | None = None) -> dic
     if sum(design.group_count(r) for r in grams) <= BOTH_STARTS_UP_TO:
         upright = {r: best_upright(gram, 1e-4) for r, gram in grams.items()}
         starts.append({r: u + _ripple(u) for r, u in upright.items()})
-    ends = (_follow(design, start, given) for start in starts)
+    told = [advance, *([None] * len(starts))]  # of the first, as a bar counts up once
+    ends = (_follow(design, start, given, one) for start, one in zip(starts, told, strict=False))
     return min(ends, key=lambda found: found[0])[1]
 
 
@@ -174,7 +181,10 @@ def alone(design: Design) -> bool:
 
 
 def _follow(
-    design: Design, start: dict[int, Array], given: dict[int, Array]
+    design: Design,
+    start: dict[int, Array],
+    given: dict[int, Array],
+    advance: Progress | None = None,
 ) -> tuple[float, dict[int, Array]]:
     """log J and U at the end of a descent."""
     chart, still = Chart.of(start), {r: Point.still(rows) for r, rows in given.items()}
@@ -190,7 +200,8 @@ def _follow(
         return float(np.log(cost)) + restraint, chart.pull_back(points, gradients)
 
     large = max(design.group_count(r) for r in design.free) >= LARGE
-    cost, best = minimise(value, chart.pack(start), steps=500, gain=1e-8 if large else 1e-13)
+    gain = 1e-8 if large else 1e-13
+    cost, best = minimise(value, chart.pack(start), steps=SEARCH_STEPS, gain=gain, told=advance)
     return cost, {r: point.rows for r, point in chart.points(best).items()} | given
 
 

@@ -16,7 +16,12 @@ from noiseplan.noise.law import LEAST_VARIANCE
 from noiseplan.noise.moments import half_width_factor
 from noiseplan.planning.candidate import Considered
 from noiseplan.planning.certificates import Optimality
-from noiseplan.planning.certify import Certificate, certify, known_certificate
+from noiseplan.planning.certify import (
+    Certificate,
+    certify,
+    known_certificate,
+    search_takes_long,
+)
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.pure_bounds import SharedTables
 from noiseplan.planning.workload_errors import Figures
@@ -126,8 +131,11 @@ class Plan:
 
         Discrete noise of less than one count can fall below it; then its own variance stands here.
         """
-        known, best = self.certificate, self.optimality.lower_bound
+        known = self.certificate
         total = isinstance(self.objective, TotalVariance) and self.targets is None
+        if total and not self.privacy.laplace and search_takes_long(self):
+            return self.certify().bound
+        best = self.optimality.lower_bound
         if known is not None and total:
             best = max(best, known.bound)
         return min(best, self.total_variance)

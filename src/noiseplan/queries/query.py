@@ -129,11 +129,16 @@ class Query:
     def _heading(self, name: str, factor: Factor) -> str:
         """An attribute, or the level whose groups it counts: no county stands under "tract"."""
         kind = self.schema[name]
-        if isinstance(factor, Custom) and isinstance(kind, Hierarchical) and name in kind.levels:
+        if not isinstance(factor, Custom) or not isinstance(kind, Hierarchical):
+            return name
+        if name in kind.levels:
             for level in sorted(kind.levels, key=len, reverse=True):
                 named = all(str(label).startswith(f"{level} ") for label in factor.labels)
                 if named and _of_whole_groups(factor.matrix(kind).dense(), kind.group_of(level)):
                     return self.schema.level_name(name, level)
+        for level in kind.levels:
+            if _inside_groups(factor, kind, level):
+                return self.schema.level_name(name, level)
         return name
 
     @property
@@ -240,6 +245,18 @@ def _of_whole_groups(rows: Array, group_of: IntArray) -> bool:
     """Whether rows tell no cells of a group apart: a label of one's own may begin like a level."""
     _, first = np.unique(group_of, return_index=True)
     return bool((rows == rows[:, first][:, group_of]).all())
+
+
+def _inside_groups(factor: Custom, kind: Hierarchical, level: str) -> bool:
+    """Whether every row is called as a group of a level is, and counts values of it alone."""
+    wanted = {str(label) for label in factor.labels}
+    labels = enumerate(kind.level_labels(level))
+    number = {str(label): n for n, label in labels if str(label) in wanted}
+    if len(number) < len(wanted):
+        return False
+    of_row = np.array([number[str(label)] for label in factor.labels])
+    outside = kind.group_of(level) != of_row[:, None]
+    return not (factor.values[outside] != 0).any()
 
 
 SEPARATOR = " × "

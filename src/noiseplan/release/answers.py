@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,14 @@ from noiseplan.queries.query import attribute_names
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
+if TYPE_CHECKING:
+    from noiseplan.planning.workload_errors import Figures
+
 T = TypeVar("T")
+# An answer with so many times the largest error that was planned for is hardly measured; this is
+# looked at in plans of no more kinds of tables.
+HARDLY: Final = 20.0
+MOST_KINDS: Final = 1000
 FRAMES = ("pandas", "polars", "pyarrow")
 # Columns of numbers beside the cells, which no attribute is called like.
 NUMBERS = ("estimate", "std_error", "lower", "upper")
@@ -69,8 +76,8 @@ class Answer:
     bias_error: Array | None = None  # estimated; None where answers are unbiased
     approximate: bool = False  # of most rows even the noise is read between others
     limits: Limits | None = None  # how far intervals reach down and up, where no factor tells
+    planned: Figures | None = None  # the errors of the tables that were planned for
     method = ""  # of computing the errors: they are known
-    notes = ()
 
     @property
     def name(self) -> str:
@@ -105,6 +112,22 @@ class Answer:
     def typical_error(self) -> float:
         """The root mean square of the errors of all rows."""
         return float(np.sqrt(np.mean(self.error**2)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing of the errors: that they are far above all that was planned for."""
+        planned = self.planned
+        if planned is None or len(planned.design.roles.type_count) > MOST_KINDS:
+            return ()
+        usual = float(np.sqrt(planned.type_worst.max()))
+        largest = float(np.max(self.error, initial=0.0))
+        if not usual > 0 or not largest > HARDLY * usual:  # nothing is known where it is no number
+            return ()
+        return (
+            f"hardly measured: {self.error_name}s of up to {largest:,.4g}, where those of the "
+            f"plan's own queries are {usual:,.4g} at most; it was not planned for: add it to the "
+            f"workload",
+        )
 
     @property
     def error_name(self) -> str:
@@ -209,7 +232,7 @@ class Answer:
         """The table in aligned columns: its first rows, or all."""
         lines = aligned(self.columns(), self.query.rows, most)
         note = self.reading
-        return "\n".join([*lines, f"{note}; {self.brand}" if self.brand else note])
+        return "\n".join([*lines, f"{note}; {self.brand}" if self.brand else note, *self.notes])
 
     def _repr_html_(self) -> str:
         return str(through("answer.html")(self))

@@ -19,6 +19,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
+from noiseplan.noise.law import NAMED
 from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
 from noiseplan.queries import Query
@@ -207,6 +208,9 @@ class Release(Derived):
         mechanism = self.plan.mechanism
         estimate = mechanism.answer(self.measurements, query)
         errors = mechanism.errors(self.measurements, query)
+        known = (
+            self.plan.noise in NAMED and errors.bias is None
+        )  # what was planned, before the data
         return Answer(
             query,
             estimate,
@@ -218,6 +222,7 @@ class Release(Derived):
             brand=self.provenance.warning,
             bias_error=errors.bias,
             approximate=errors.approximate,
+            planned=self.plan.figures if known else None,
         )
 
     def named(self, name: str) -> Query | None:
@@ -253,7 +258,7 @@ class Release(Derived):
     def valid(
         self,
         *,
-        tables: Iterable[Sequence[str] | str] | None = None,
+        tables: Iterable[Sequence[str] | str | Query] | None = None,
         total: float | None = None,
         public: Mapping[Sequence[str] | str, ArrayLike] | None = None,
         impossible: Mapping[Sequence[str] | str, ArrayLike] | None = None,
@@ -264,6 +269,9 @@ class Release(Derived):
         They are biased: nearer to the truth where tables are sparse, but not in every cell or
         table; see `noiseplan.valid.valid_tables`. The unbiased answers and their exact errors stand
         beside them.
+
+        `tables` names the attributes of each, as in `[["age", "sex"]]`; a level, as in `[["county",
+        "age"]]`, or a query of the workload by its name makes tables of those groups alone.
         """
         made: ValidTables = through("release.valid")(
             self, tables=tables, total=total, public=public, impossible=impossible,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import share_bar
+from noiseplan.texts import error_text
 from noiseplan.words.level_errors import level_errors
 from noiseplan.words.plan import aim, goal_words, kind_name, largest_text, proved_sentence
 from noiseplan.words.printed import telling
@@ -40,7 +41,7 @@ def error_table(rows: list[TableKind], average: float) -> Markup:
         error = row["std_error"]
         ratio = error / average if average > 0 else 1.0
         bar = share_bar(error / longest, over=ratio > 1, reach=end / longest)
-        numbers = [f"{row['rows']:,}", f"{error:.4g}", largest_text(row["worst_std_error"])]
+        numbers = [f"{row['rows']:,}", error_text(error), largest_text(row["worst_std_error"])]
         body.append([kind_name(row), *numbers, f"{ratio:.2f}", bar])
     columns = [
         Column("table"),
@@ -71,7 +72,7 @@ def _by_level(plan: Plan) -> Markup | str:
         [
             each.level,
             each.table,
-            f"{each.std_error:.4g}",
+            error_text(each.std_error),
             largest_text(each.largest),
             share_bar(each.std_error / longest, over=False, reach=each.largest / longest),
         ]

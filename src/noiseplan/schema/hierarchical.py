@@ -303,6 +303,26 @@ class Hierarchical(Attribute):
         named = labels if self.missing is None else labels[:-1]
         return Categorical(named, missing=self.missing)
 
+    def above(self, level: str) -> Attribute:
+        """The groups of a level with the levels above them; itself for the leaves.
+
+        Examples
+        --------
+        >>> places = {"tract": ["a1", "b1"], "county": ["a", "b"], "state": ["s", "s"]}
+        >>> Hierarchical(places).above("county")
+        Hierarchical(state 1 › county 2)
+        """
+        place = self.level_index(level)
+        if not 0 < place < len(self.levels) - 1:
+            return self.at(level)
+        more = len(self._beside)
+        groups = [labels[: len(labels) - more] for labels in self.groups[place - 1 :]]
+        parents = [own[: len(own) - more] for own in self.parents[place:]]
+        made = object.__new__(Hierarchical)
+        beside = self.other, self.missing
+        made._fill(self.levels[place:], groups[0], tuple(groups[1:]), tuple(parents), beside)
+        return made
+
     @cached_property
     def _numbers(self) -> tuple[IntArray, ...]:
         numbers = [np.arange(self.size)]

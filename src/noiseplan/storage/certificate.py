@@ -14,6 +14,7 @@ import numpy as np
 from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
+from noiseplan.planning.certify import bound_takes_long
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
 from noiseplan.privacy.people import PERSON, left_out_text
@@ -199,14 +200,15 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     }
     if plan.data_aware:
         return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}
-    bound, worst = plan.lower_bound, plan.worst_variance
+    late = bound_takes_long(plan)  # what nobody asked for is not waited for
+    bound, worst = math.nan if late else plan.lower_bound, plan.worst_variance
     return common | {
         "objective": str(plan.objective),
         "rmse": plan.rmse,
         "total_variance": plan.total_variance,
         "worst_variance": worst if math.isfinite(worst) else None,
         "lower_bound": bound if math.isfinite(bound) else None,
-        "optimal": plan.optimal,
+        "optimal": not late and plan.optimal,
         "target_scale": plan.target_scale,
         "measured_numbers": plan.measured_numbers,
         "memory": plan.memory,

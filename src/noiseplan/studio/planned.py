@@ -58,7 +58,7 @@ def plan_view(study: Study, plan: Plan) -> dict[str, Any]:
         "total_variance": plan.total_variance,
         "lower_bound": figures["lower_bound"],
         "gap": finite(certificate.gap) if certificate else plan.gap,
-        "optimal": plan.optimal,
+        "optimal": figures["optimal"],
         "optimality": [text for text in (optimality_words(plan), proved_sentence(plan)) if text],
         "aim": aim(plan),
         "objective": str(plan.objective),

@@ -65,7 +65,10 @@ class AskedRows:
         """About tr P Cov P: that of a row of unit length, as often as there are such rows."""
         if not self.own or not self.few:
             return float(self.source.variance(self.one).sum())
-        noise = sum(float(self.source.made.variance(query).sum()) for query in self.own)
+        noise = sum(
+            float(self.source.made.variance(self.source.of_values(query)).sum())
+            for query in self.own
+        )
         squares = sum(float(query.matrix.row_squares().sum()) for query in self.own)
         return noise / squares * len(self._space.basis)
 

@@ -141,7 +141,8 @@ def valid_answers(
     if schema.size > MOST_DOMAIN:
         raise PlanError(
             f"valid answers are made over at most {MOST_DOMAIN:,} cells, and the schema has "
-            f"{schema.size:,}: make valid tables, release.valid()"
+            f"{schema.size:,}: make valid tables, release.valid(), or some of them, "
+            f"release.valid(tables=[…]); a refusal of it names those that can be made"
         )
     if total is not None:
         total = checked_total(total)

@@ -151,13 +151,7 @@ class ValidTables(Tables):
 
         A query of the workload may be given by its name.
         """
-        workload = self.source.workload
-        asked = query if workload is None else workload.asked(query)
-        if not isinstance(asked, Query):
-            raise QueryError(
-                f"the file of the aggregator keeps no names of queries, found {query!r}: "
-                f"answer(nz.Query(schema, ['age']))"
-            )
+        asked = self.source.asked(query)
         table = np.asarray(self.values(*asked.attributes), dtype=np.float64)
         return asked.apply(table)
 
@@ -179,12 +173,13 @@ class ValidTables(Tables):
         table holds their attributes.
         """
         kept = self._numbers(tables)
-        return [
+        other = [
             query.name
             for one, queries in self.source.queries.items()
             for query in queries
             if one not in kept or not is_by_level(query)
         ]
+        return [*other, *(query.name for query in self.source.finer)]
 
     def by_level(self, tables: Iterable[Sequence[str]] | None = None) -> list[Query]:
         """The workload's tables at levels of hierarchies that sum up these tables, or all.
@@ -268,7 +263,7 @@ class ValidTables(Tables):
         """As :meth:`columns`, of a query."""
         values = self.answer(query)
         counts = np.rint(values).astype(np.int64) if self.integers else values
-        return valid_beside(counts, self.source.made.answer(query).columns())
+        return valid_beside(counts, self.source.answered(query).columns())
 
     def _write(self, folder: Path, chosen: list[tuple[str, ...]], levels: list[Query]) -> None:
         titles = [" × ".join(names) or "total" for names in chosen]

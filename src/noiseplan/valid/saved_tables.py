@@ -31,18 +31,27 @@ MADE_OF: Final = "made_of.json"
 
 @dataclass(frozen=True)
 class Wanted:
-    """The valid tables of a whole release; the total is public where it is given."""
+    """The valid tables of a release, all or those named; the total is public where it is given."""
 
     total: float | None
     integers: bool
+    tables: tuple[str, ...] = ()
 
     def compute(self, release: Release) -> ValidTables:
         """Make them, which may take minutes."""
-        return release.valid(total=self.total, integers=self.integers)
+        named = self.tables or None
+        return release.valid(tables=named, total=self.total, integers=self.integers)
+
+    def asked(self, made: ValidTables, release: Release) -> list[list[str]]:
+        """The attributes of each table that was named; of every table where none was."""
+        _, named = Unbiased.of(release).grouped(self.tables or None)
+        return list(map(list, made.names)) if named is None else named
 
     def save(self, made: ValidTables, release: Release, folder: Path) -> None:
-        """Write them to a new folder, with what they are made of."""
-        made.save(folder)
+        """Write them to a new folder, with what they are made of where that is all tables."""
+        made.save(folder, tables=self.asked(made, release))
+        if self.tables:  # a report makes them anew: it shows more than those named
+            return
         stems = [row["file"] for row in _rows(folder / "index.csv")]
         files = dict(zip(stems, map(list, made.names), strict=False))  # levels come behind them
         digest = _digest(read_json(folder / "changes.json"), made.tables)

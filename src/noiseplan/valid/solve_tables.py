@@ -24,7 +24,7 @@ from noiseplan.valid.filling import AskedRows, Solved, filled_in
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
 from noiseplan.valid.solver import Dual, Effort, NearestTables, maximise
-from noiseplan.valid.unbiased_tables import Table, Unbiased, deviations
+from noiseplan.valid.unbiased_tables import NamedTables, Table, Unbiased, deviations
 from noiseplan.valid.whole_numbers import whole_tables
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ STEPS, MOST_STEPS = 800, 3000
 def valid_tables(
     release: Release | Aggregator,
     *,
-    tables: Iterable[Sequence[str] | str] | None = None,
+    tables: NamedTables | None = None,
     total: float | None = None,
     public: Named | None = None,
     impossible: Named | None = None,
@@ -67,6 +67,8 @@ def valid_tables(
         A release of any plan, or the aggregator of local reports.
     tables
         The attributes of each table; those of the workload unless given. Margins come with them.
+        A level named instead of its attribute, or a query of the workload by its name, makes a
+        table of groups: its cells are the counties, or the bands of ages, and nothing finer.
     total
         The number of records, where it is public.
     public
@@ -90,8 +92,8 @@ def valid_tables(
     [[9.55, 6.18], [3.14, 0.0], [1.14, 0.0]]
     """
     started = time.perf_counter()
-    source = Unbiased.of(release, schema)
-    asked = source.sets(tables)
+    source, named = Unbiased.of(release, schema).grouped(tables)
+    asked = source.sets(named)
     known = _public_tables(source, total, public, integers)
     closed = _impossible_cells(source, impossible)
     if not known and any(mask.all() for mask in closed.values()):

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import PlanError, QueryError, UnanswerableError, remedy
+from noiseplan.errors import NoiseplanError, PlanError, QueryError, UnanswerableError, remedy
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Identity, Level, Query, Workload
+from noiseplan.queries.query import attribute_names
 from noiseplan.release.answers import Answer, Columns
 from noiseplan.release.release import Release
 from noiseplan.schema import Schema
+from noiseplan.valid.coarser_cells import CoarserCells, common_groups, is_table
 from noiseplan.valid.family import Set
 
 BIASED: Final = (
@@ -44,6 +47,11 @@ def require_release(made: object, call: str) -> None:
 
 
 Table = NDArray[np.float64] | NDArray[np.int64]
+# Attributes and levels, the name of a query of the workload, or a query.
+NamedTables = Iterable[Sequence[str] | str | Query]
+# Calls that a refusal names for tables of groups, and the largest domain of valid answers.
+SHOWN: Final = 4
+SMALL: Final = 4096
 
 
 def valid_beside(valid: Table, columns: Columns) -> Columns:
@@ -82,6 +90,7 @@ class Unbiased:
     made: Release | Aggregator
     schema: Schema
     plan: Plan | None  # an aggregator of local reports has none
+    cells: CoarserCells | None = None  # where tables are over groups of values, as the schema is
 
     @classmethod
     def of(cls, made: Release | Aggregator, schema: Schema | None = None) -> Unbiased:
@@ -121,8 +130,34 @@ class Unbiased:
         return " × ".join(self.names(one)) or "total"
 
     def query(self, one: Set) -> Query:
-        """The plain table on some attributes, by their numbers."""
-        return Query(self.schema, self.names(one))
+        """The plain table on some attributes, by their numbers, as the release is asked for it."""
+        return self.of_values(Query(self.schema, self.names(one)))
+
+    def of_values(self, query: Query) -> Query:
+        """A query over the schema of these tables, as the release is asked it."""
+        return query if self.cells is None else self.cells.of_values(query)
+
+    def asked(self, query: Query | str) -> Query:
+        """A query, or one of the workload by its name, over the schema of these tables."""
+        found = query if self.workload is None else self.workload.asked(query)
+        if not isinstance(found, Query):
+            raise QueryError(
+                f"the file of the aggregator keeps no names of queries, found {query!r}: "
+                f"answer(nz.Query(schema, ['age']))"
+            )
+        if self.cells is None or found.schema == self.schema:
+            return found
+        held = self.cells.of_groups(found)
+        if held is None:
+            raise QueryError(
+                f"{found.name!r} tells values apart that are one group in these tables of "
+                f"{', '.join(map(repr, self.schema.names))}; make valid what it asks for"
+            )
+        return held
+
+    def answered(self, query: Query) -> Answer:
+        """The unbiased answers to a query over the schema of these tables."""
+        return replace(self.made.answer(self.of_values(query)), query=query)
 
     def estimate(self, one: Set) -> Array:
         """The unbiased table, one axis per attribute; completed where it is not determined."""
@@ -141,10 +176,11 @@ class Unbiased:
 
     def told(self, query: Query) -> tuple[Array, Array] | None:
         """The unbiased answers to a query and their variances; None where there are none."""
-        if self.plan is not None and self.plan.mechanism.unlisted(query) is not None:
+        asked = self.of_values(query)
+        if self.plan is not None and self.plan.mechanism.unlisted(asked) is not None:
             return None
         try:
-            answer = self.made.answer(query)
+            answer = self.made.answer(asked)
         except UnanswerableError:
             return None
         return answer.estimate, answer.std_error**2
@@ -156,9 +192,10 @@ class Unbiased:
 
     def answer(self, one: Set, level: float, simultaneous: bool) -> Answer:
         """Every cell with its errors; no numbers where the table is not determined."""
-        query = self.query(one)
+        query = Query(self.schema, self.names(one))
         if self.determined(one):
-            return self.made.answer(query, level=level, simultaneous=simultaneous)
+            found = self.made.answer(self.query(one), level=level, simultaneous=simultaneous)
+            return replace(found, query=query)
         nothing = np.full(query.rows, np.nan)
         return Answer(query, nothing, nothing, level, simultaneous, self.origin)
 
@@ -168,19 +205,55 @@ class Unbiased:
         if self.determined(one):
             return deviations(table, estimate, self.variance(one)).ravel()
         counts = np.asarray(table, dtype=np.float64)
-        answers = [self.made.answer(query) for query in self.queries.get(one, [])]
+        answers = [self.answered(query) for query in self.queries.get(one, [])]
         found = [deviations(a.query.apply(counts), a.estimate, a.std_error**2) for a in answers]
         return np.concatenate([np.zeros(0), *found])
 
     @cached_property
     def queries(self) -> dict[Set, list[Query]]:
-        """The workload's queries about each set of attributes."""
+        """The workload's queries about each set of attributes, over the schema of these tables."""
         found: dict[Set, list[Query]] = {}
         for query in self.workload or ():
-            found.setdefault(self._numbers(query.attributes), []).append(query)
+            held = query if self.cells is None else self.cells.of_groups(query)
+            if held is not None:
+                found.setdefault(self._numbers(held.attributes), []).append(held)
         return found
 
-    def sets(self, tables: Iterable[Sequence[str] | str] | None) -> list[Set]:
+    @property
+    def finer(self) -> list[Query]:
+        """The workload's queries that tell values of one group apart."""
+        cells = self.cells
+        if cells is None:
+            return []
+        return [query for query in self.workload or () if cells.of_groups(query) is None]
+
+    def grouped(self, tables: NamedTables | None) -> tuple[Unbiased, list[list[str]] | None]:
+        """The same over the groups that tables are named by, and the tables by their attributes."""
+        if tables is None:
+            return self, None
+        named = [tables] if isinstance(tables, str | Query) else list(tables)
+        asked = [self._named(one) for one in named]
+        cells = CoarserCells(self.schema, common_groups(self.schema, [query for query, _ in asked]))
+        plain = [[cells.names[name] for name in order] for _, order in asked]
+        return (replace(self, schema=cells.schema, cells=cells) if cells.grouped else self), plain
+
+    def _named(self, table: Sequence[str] | str | Query) -> tuple[Query, Sequence[str]]:
+        """A table by its attributes and levels, or by the name of a query of the workload; and its
+        attributes in the order they are named in."""
+        if isinstance(table, Query):
+            return table, table.attributes
+        try:
+            names = attribute_names([table] if isinstance(table, str) else table, self.schema)
+            order = [self.schema.levels.get(name, (name,))[0] for name in names]
+            return Query(self.schema, names), order
+        except NoiseplanError:
+            if isinstance(table, str) and self.workload is not None:
+                with suppress(NoiseplanError):
+                    found = self.workload.asked(table)
+                    return found, found.attributes
+            raise
+
+    def sets(self, tables: Iterable[Sequence[str]] | None) -> list[Set]:
         """The tables asked for, or those of the workload, by attribute numbers."""
         if tables is None:
             if self.workload is None:
@@ -190,7 +263,7 @@ class Unbiased:
                 )
             found = set(self.queries)
         else:
-            found = {self.numbers(s) for s in ([tables] if isinstance(tables, str) else tables)}
+            found = {self.numbers(s) for s in tables}
         if not found:
             raise QueryError("no table was named: valid(tables=[['age', 'sex'], ['region']])")
         for one in found:
@@ -213,26 +286,62 @@ class Unbiased:
             self.plan.mechanism.require_completed(query)
         except UnanswerableError as error:
             raise UnanswerableError(
-                f"the table of {list(query.attributes)} cell by cell is not determined by what was "
-                f"measured ({error}). Name tables that are: "
-                + self._determined()
-                + remedy(
-                    "argument",
-                    "; or make the workload's own answers valid: "
-                    "noiseplan.valid.valid_answers(release)",
-                    "",
-                )
+                f"the table of {list(self.names(one))} cell by cell is not determined by what was "
+                f"measured ({error}). Name tables that are: " + self._determined()
             ) from None
 
     def _determined(self) -> str:
-        """The call for those of the workload's tables that are determined, or how it looks."""
-        names = []
+        """Calls for those of the workload's tables that are determined, or how one looks."""
+        whole = self if self.cells is None else replace(self, schema=self.cells.values, cells=None)
+        together, apart = whole._held()
+        calls = [named_call(together)] if together else []
+        calls += [named_call([name]) for name in apart[:SHOWN]]
+        if not calls:
+            calls = [remedy("argument", "valid(tables=[…])", '--table "age, sex"')]
+        found = calls[0]
+        for call in calls[1:]:
+            found = found + "; or, for itself, " + call
+        if whole.schema.size <= SMALL:
+            own = (
+                "; or make the workload's own answers valid: noiseplan.valid.valid_answers(release)"
+            )
+            found = found + remedy("argument", own, "")
+        return found
+
+    def _held(self) -> tuple[list[list[str]], list[str | list[str]]]:
+        """Tables of values that are determined, and tables of groups, each for itself."""
+        together: list[list[str]] = []
+        apart: list[str | list[str]] = []
         for one in sorted(set(self.queries), key=lambda s: (len(s), s)):
-            try:
-                self.plan.mechanism.require_completed(self.query(one))  # type: ignore[union-attr]
-            except UnanswerableError:
+            if self._tells(self.query(one)):
+                together.append(list(self.names(one)))
                 continue
-            names.append([self.schema.names[i] for i in one])
-        options = " ".join(f'--table "{", ".join(each)}"' for each in names)
-        call = f"valid(tables={names})" if names else "valid(tables=[…])"
-        return remedy("argument", call, options or '--table "age, sex"')
+            apart += [name for query in self.queries[one] if (name := self._by_groups(query))]
+        return together, apart
+
+    def _by_groups(self, query: Query) -> str | list[str] | None:
+        """How the table of groups is named whose cells a query asks for; None if there is none."""
+        if query.joint is not None:
+            return None
+        if is_table(query):
+            return query.name
+        levels = {
+            name: factor if isinstance(factor, Level) and len(factor.levels) == 1 else Identity()
+            for name, factor in query.factors.items()
+        }
+        cells = Query(self.schema, levels)
+        return list(cells.headings) if self._tells(cells) else None
+
+    def _tells(self, query: Query) -> bool:
+        try:
+            self.plan.mechanism.require_completed(query)  # type: ignore[union-attr]
+        except UnanswerableError:
+            return False
+        return True
+
+
+def named_call(tables: Sequence[Sequence[str] | str]) -> str:
+    """The call that makes some tables valid, and the options of the command."""
+    names = [one if isinstance(one, str) else ", ".join(one) for one in tables]
+    options = " ".join(f'--table "{name}"' for name in names)
+    return remedy("argument", f"valid(tables={list(tables)})", options)

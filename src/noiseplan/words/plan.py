@@ -11,7 +11,12 @@ from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.law import NAMED, SIMULATED
-from noiseplan.planning.certify import Certificate, known_certificate, usual_certificate
+from noiseplan.planning.certify import (
+    Certificate,
+    bound_takes_long,
+    known_certificate,
+    usual_certificate,
+)
 from noiseplan.planning.objectives import (
     RMSE,
     PNormVariance,
@@ -20,10 +25,9 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.plan import total_is_exact
-from noiseplan.planning.pure_bounds import lower_bounds
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
-from noiseplan.texts import counted, duration, percent, percent_up, shortened
+from noiseplan.texts import counted, duration, error_text, percent, percent_up, shortened
 from noiseplan.words.privacy import cost_words, neighbours_words, words_for
 
 if TYPE_CHECKING:
@@ -116,7 +120,7 @@ def _known(error: float) -> float | None:
 
 def largest_text(error: float | None) -> str:
     """The largest standard error, where it is known."""
-    return "–" if error is None or np.isnan(error) else f"{error:.4g}"
+    return "–" if error is None or np.isnan(error) else error_text(error)
 
 
 def describe(plan: Plan) -> str:
@@ -172,7 +176,8 @@ def aim(plan: Plan) -> str:
         return f"variance targets, all met with {scale:.2g} of the variance allowed{budget}"
     if scale <= 1 + 1e-6:
         return "variance targets at the least privacy cost, met"
-    return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget"
+    errors = f"standard errors are {math.sqrt(scale):.4g} times those asked for"
+    return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget: {errors}"
 
 
 def _privacy(plan: Plan) -> str:
@@ -202,8 +207,8 @@ def noise_words(plan: Plan) -> str:
 
 def _error(plan: Plan) -> str:
     worst = float(np.sqrt(np.max(plan.type_worst)))
-    largest = "" if np.isnan(worst) else f"; largest standard error {worst:.4g}"
-    return f"RMSE {plan.rmse:.4g} over all rows{largest}"
+    largest = "" if np.isnan(worst) else f"; largest standard error {error_text(worst)}"
+    return f"RMSE {error_text(plan.rmse)} over all rows{largest}"
 
 
 def optimality_words(plan: Plan) -> str:
@@ -213,9 +218,10 @@ def optimality_words(plan: Plan) -> str:
     if _of_others(plan):
         total = f"{_weighted(plan)}total variance {plan.total_variance:.6g}"
         return f"{total}, as the plans it comes from make it"
-    if _bound_takes_long(plan):
+    if bound_takes_long(plan):
         value = f"{_made_small(plan)} {plan.total_variance:.6g}"
-        asked = "a lower bound may take a minute: plan.lower_bound, and print again"
+        call = "plan.lower_bound" if plan.privacy.laplace else "plan.certify()"
+        asked = f"a lower bound may take a minute: {call}, and print again"
         return f"{value}\n{BELOW}{asked}{_among_tables(plan)}"
     if plan.optimal and plan.targets is not None:
         return f"proved{_certified(plan)}: no linear Gaussian mechanism meets {_targets_met(plan)}"
@@ -229,16 +235,6 @@ def optimality_words(plan: Plan) -> str:
         best = f"the least {what} of any linear Gaussian mechanism"
         return f"{_within(known.gap)}, compared with {best}"
     return _standing(plan, usual_certificate(plan)) + _among_tables(plan)
-
-
-def _bound_takes_long(plan: Plan) -> bool:
-    """Whether nobody has asked for a bound yet that takes far longer than all that is printed."""
-    total = isinstance(plan.objective, TotalVariance) and plan.targets is None
-    if not total or plan.gap is not None or plan.optimality.known is not None:
-        return False
-    bounds = lower_bounds(plan.privacy.law)
-    longest = max((plan.design.group_count(role) for role in plan.design.free), default=0)
-    return bounds.prompt < longest <= bounds.searched
 
 
 def _among_tables(plan: Plan) -> str:
@@ -389,7 +385,7 @@ def _table(plan: Plan) -> list[str]:
         if hidden > 1 and i == half:
             lines.append(f"  … {hidden:,} kinds of tables between …")
         lines.append(
-            f"  {name:<{width}}  {r['tables']:>10,}  {r['rows']:>10,}  {r['std_error']:>10.4g}  "
-            f"{largest_text(r['worst_std_error']):>10}"
+            f"  {name:<{width}}  {r['tables']:>10,}  {r['rows']:>10,}  "
+            f"{error_text(r['std_error']):>10}  {largest_text(r['worst_std_error']):>10}"
         )
     return lines

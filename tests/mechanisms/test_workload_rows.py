@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -140,19 +141,58 @@ def test_the_cost_is_that_of_the_dearest_record(
     assert exact <= mechanism.record_cost("add-remove") <= exact * (1 + 1e-11)
     pairs = np.abs(rows[:, :, None] - rows[:, None, :]) ** power
     replaced = (pairs / mechanism.noise.size[:, None, None]).sum(axis=0).max()
-    most = replaced if law == "laplace" else 2**power * exact  # which is priced pair by pair
-    assert replaced <= mechanism.record_cost("replace") <= most * (1 + 1e-11)
+    assert replaced <= mechanism.record_cost("replace") <= replaced + 2e-11 * exact
     assert probed_cost([mechanism], "add-remove") <= mechanism.record_cost("add-remove")
 
 
-def test_replacing_a_record_of_rows_without_negative_entries_costs_at_most_two(
+@pytest.mark.parametrize("few", [True, False], ids=["compared", "too many to compare"])
+@pytest.mark.parametrize("signs", ["one sign", "both signs", "mixed"])
+def test_replacing_a_record_with_gaussian_noise(
+    few: bool, signs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the farthest two records are apart, in exact fractions; where they are not compared, two
+    of the dearest if no entry is negative, and four else."""
+    monkeypatch.setattr(workload_rows, "CELL_BY_CELL", 0)
+    if not few:
+        monkeypatch.setattr(WorkloadRowsMechanism.compared_columns, "__defaults__", (1,))
+    first = nz.Query(S, {"a": nz.Prefix()})
+    one_sign = nz.Workload([first, nz.Query(S, ["b", "d"])])
+    workload = one_sign if signs == "one sign" else nz.Workload([first, WORKLOAD["one"]])
+    mix = MIX[:6, : workload.rows] if signs == "mixed" else None
+    rows = np.concatenate([query.dense() for query in workload])
+    rows = rows if mix is None else mix @ rows
+    sizes = np.random.default_rng(8).uniform(0.1, 9, len(rows))
+    mechanism = WorkloadRowsMechanism(S, workload, mix, Noise("gaussian", sizes))
+    noise = [Fraction(size) for size in sizes]
+    apart = max(
+        sum(Fraction(a - b) ** 2 / d for a, b, d in zip(one, two, noise, strict=True))
+        for one, two in itertools.combinations(np.unique(rows, axis=1).T, 2)
+    )
+    alone, stated = mechanism.record_cost("add-remove"), mechanism.record_cost("replace")
+    assert apart <= Fraction(stated) and stated >= probed_cost([mechanism], "replace")
+    if few:
+        assert stated <= float(apart) + 2e-11 * alone
+    else:
+        assert stated == (2 if signs == "one sign" else 4) * alone
+
+
+def test_records_that_are_nearly_alike_are_never_priced_below_what_they_are_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Columns of a million that differ by one: what is left of their squares is all rounding."""
     monkeypatch.setattr(workload_rows, "CELL_BY_CELL", 0)
-    workload = nz.Workload([nz.Query(S, {"a": nz.Prefix()}), nz.Query(S, ["b", "d"])])
-    mechanism = WorkloadRowsMechanism(S, workload, None, Noise("gaussian", 2.0))
-    assert mechanism.record_cost("replace") == 2 * mechanism.record_cost("add-remove")
-    assert mechanism.record_cost("replace") >= probed_cost([mechanism], "replace")
+    schema = nz.Schema.from_sizes({"t": 3, "u": 2})
+    matrix = 2.0**20 + np.array([[0, 1, 0], [0, 0, 1], [1, 1, 0]])
+    workload = nz.Workload([nz.Query(schema, {"t": nz.Custom(matrix)})])
+    sizes = np.array([0.7, 1.9, 3.1])
+    mechanism = WorkloadRowsMechanism(schema, workload, None, Noise("gaussian", sizes))
+    pairs = itertools.combinations(matrix.T, 2)
+    apart = max(
+        sum(Fraction(a - b) ** 2 / Fraction(d) for a, b, d in zip(one, two, sizes, strict=True))
+        for one, two in pairs
+    )
+    stated = mechanism.record_cost("replace")
+    assert apart <= Fraction(stated) < mechanism.record_cost("add-remove") * 1e-9
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -11,6 +11,7 @@ from levels_oracles import OTHERS, PLACE, SCHEMA, SEX, TREE, flat, levels_of, ma
 
 from noiseplan.errors import DataError
 from noiseplan.mechanisms.exact_residuals import RECORDS
+from noiseplan.mechanisms.level_siblings import Siblings
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, LevelsMechanism
 from noiseplan.noise import Noise
 
@@ -101,3 +102,20 @@ def test_what_a_level_measures_is_all_that_is_counted_for_it() -> None:
     found = mechanism.measure(counted(counts), noiseless).values
     numbers = np.concatenate([each.ravel() for each in found])
     np.testing.assert_allclose(numbers, flat(written_out(mechanism)) @ counts.ravel(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+@pytest.mark.parametrize("fraction", [0.0, 0.5])
+def test_differences_are_integers_only_where_all_parts_are(kind: type, fraction: float) -> None:
+    """One part of a fraction among whole ones is not cut off, whatever the counts are."""
+    parts, parent = np.arange(1.0, TREE.sizes[2] + 1), TREE.parents[1]
+    kept = (np.bincount(parent) > 1)[parent]
+    parts[np.flatnonzero(kept)[-1]] += fraction
+    siblings = Siblings.of(TREE, 2, parts, Noise("gaussian", np.ones(kept.sum())))
+    counts = np.random.default_rng(1).integers(0, 99, (len(parts), 3)).astype(kind)
+    found, expected = siblings.differences(counts), []
+    for node in np.flatnonzero(kept):
+        family = parent == parent[node]
+        expected.append(parts[family].sum() * counts[node] - parts[node] * counts[family].sum(0))
+    np.testing.assert_array_equal(found, expected)
+    assert np.issubdtype(found.dtype, np.integer) == (kind is np.int64 and not fraction)

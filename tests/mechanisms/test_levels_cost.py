@@ -40,6 +40,7 @@ def dearest(mechanism: LevelsMechanism, neighbours: str) -> Fraction:
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("seed", seeds(6))
 def test_the_cost_is_that_of_the_dearest_record(seed: int, neighbours: Any) -> None:

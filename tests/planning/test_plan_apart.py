@@ -90,6 +90,7 @@ def test_bands_are_never_worse_than_each_alone_where_records_are_replaced(noise:
     assert plan.privacy.rho <= 0.5
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("score", GOALS)
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_a_long_attribute_crossed_is_never_worse_than_each_alone(score: str, noise: str) -> None:
@@ -99,6 +100,7 @@ def test_a_long_attribute_crossed_is_never_worse_than_each_alone(score: str, noi
     assert plan.considered[0][0] in TAKEN
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("workload", [BESIDE, CROSSED], ids=["matrix", "series"])
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_targets_are_met_for_no_more_than_the_sum_of_each(

@@ -199,6 +199,7 @@ def row_variances(workload: nz.Workload, covariance: Array) -> Array:
     return np.concatenate(each)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("power", [2.0, 5.0, inf])
 def test_bound_on_norms_is_below_the_certified_optimum(seed: int, power: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -89,10 +89,18 @@ def test_faint_discrete_noise_has_the_variance_that_is_drawn() -> None:
     )
     mechanism = replace(mechanism, levels=faint)
     assert noise_of(mechanism).min() < 0.5 * min(own.noise.size.min() for own in faint)
-    for name in ("values by one", "prefixes", "joint", "all at the middle"):
-        rows = oracle(mechanism, ASKED[name])
-        variances = np.einsum("qm,qm,m->q", rows, rows, noise_of(mechanism))
-        np.testing.assert_allclose(mechanism.variance(ASKED[name]), variances, rtol=1e-9)
+    names = ("values by one", "prefixes", "joint", "all at the middle")
+    rows = {name: oracle(mechanism, ASKED[name]) for name in names}
+    for one, two in product(names, names):
+        both = (rows[one] * noise_of(mechanism)) @ rows[two].T
+        found = mechanism.covariance(ASKED[one], ASKED[two])
+        np.testing.assert_allclose(found, both, atol=1e-9 * np.abs(both).max())
+        if one == two:
+            variances = mechanism.variance(ASKED[one])
+            np.testing.assert_allclose(variances, np.diagonal(both), rtol=1e-9)
+            sums = mechanism.figures_alike(nz.Workload([ASKED[one]]), np.array([0]))
+            expected = [np.trace(both)], [np.diagonal(both).max()]
+            np.testing.assert_allclose(sums, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -20,6 +20,7 @@ from levels_oracles import (
     PLACE,
     SCHEMA,
     SEX,
+    TOO_FINE,
     TREE,
     VALUE_OF_B,
     VALUES,
@@ -133,6 +134,17 @@ def test_a_small_row_beside_a_large_one_is_refused_if_it_is_not_told(large: floa
         mechanism.variance(query)
 
 
+@pytest.mark.parametrize("size", [1e-12, 1e-6, 1e6, 1e12])
+@pytest.mark.parametrize("name", ["joint", "joint, without t", "joint, too fine"])
+def test_matrices_of_any_size_are_told_or_not_as_they_are(name: str, size: float) -> None:
+    mechanism, query = made(), ASKED[name]
+    scaled = nz.Query(SCHEMA, list(query.attributes), matrix=size * np.asarray(query.joint))
+    assert mechanism.determines(scaled) == mechanism.determines(query) == (name not in TOO_FINE)
+    if name not in TOO_FINE:
+        found = mechanism.variance(scaled) / size**2
+        np.testing.assert_allclose(found, mechanism.variance(query), rtol=1e-12)
+
+
 def test_a_row_that_is_not_of_the_tree_is_refused_beside_a_large_one() -> None:
     tree = tree_of(FINE, COARSE)
     levels = levels_of(tree, [np.eye(6)] * 3)
@@ -155,6 +167,17 @@ def test_a_small_row_of_a_factor_is_refused_beside_a_large_one(kind: str) -> Non
     query = nz.Query(SCHEMA, {"t": nz.Custom(along), "b": VALUE_OF_B}, name=kind)
     with pytest.raises(UnanswerableError, match=kind):
         mechanism.variance(query)
+
+
+def test_what_the_root_alone_tells_is_answered_of_everybody() -> None:
+    """Levels below it tell sex alone: of b there is the whole, and no node."""
+    mechanism = made([np.eye(6), SEX, SEX, SEX])
+    for name in ("one of them", "others alone", "joint, without t"):
+        rows = oracle(mechanism, ASKED[name])
+        truth = np.einsum("qm,qm,m->q", rows, rows, noise_of(mechanism))
+        np.testing.assert_allclose(mechanism.variance(ASKED[name]), truth, rtol=1e-9)
+    for name in ("by the last", "all at the middle", "coarser than the tree"):
+        assert not told(mechanism, ASKED[name]) and not mechanism.determines(ASKED[name])
 
 
 def test_what_no_level_measures_is_refused() -> None:

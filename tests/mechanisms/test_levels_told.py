@@ -151,9 +151,11 @@ def test_a_row_that_is_not_of_the_tree_is_refused_beside_a_large_one() -> None:
     mechanism = LevelsMechanism(SCHEMA, PLACE, OTHERS, tree, levels, False)
     matrix = np.zeros((2, 2, VALUES, 3))
     matrix[0], matrix[1, 0, 1, 0] = 1e12, 1.0  # value 1 is in one node with value 3
-    query = nz.Query(SCHEMA, ["a", "t", "b"], matrix=matrix.reshape(2, -1), name="within a node")
-    with pytest.raises(UnanswerableError, match="within a node"):
-        mechanism.variance(query)
+    for rows in (matrix, matrix[1:], 1e-12 * matrix[1:], 1e12 * matrix[1:]):
+        cells = rows.reshape(len(rows), -1)
+        query = nz.Query(SCHEMA, ["a", "t", "b"], matrix=cells, name="within a node")
+        with pytest.raises(UnanswerableError, match="within a node"):
+            mechanism.variance(query)
 
 
 @pytest.mark.parametrize("kind", ["within a node", "below a level"])

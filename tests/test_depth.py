@@ -73,6 +73,16 @@ def test_full_depth_is_the_number_that_a_test_names(monkeypatch: pytest.MonkeyPa
         numbers("ful", monkeypatch)
 
 
+def test_some_cases_are_spread_and_in_full_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for chosen in ("everyday", "full"):
+        monkeypatch.setenv("NOISEPLAN_TEST_DEPTH", chosen)
+        some = runpy.run_path(str(TESTS / "depth.py"))["some"]
+        found[chosen] = [some("abcdefg", many) for many in (1, 2, 3, 7, 9)]
+    assert found["everyday"] == [["a"], [*"ag"], [*"adg"], [*"abcdefg"], [*"abcdefg"]]
+    assert found["full"] == [[*"abcdefg"]] * 5
+
+
 @cache
 def calls() -> list[tuple[Path, ast.Call]]:
     """All calls in files that know of depths, or of a way around them."""

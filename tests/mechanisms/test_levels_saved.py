@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from levels_oracles import ASKED, SCHEMA, TOO_FINE, made
+from levels_oracles import ASKED, SCHEMA, TOO_FINE, flat, made, written_out
 
 from noiseplan.errors import PlanError, StorageError
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, LevelsMechanism
 from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.noise import Noise
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -70,3 +72,50 @@ def test_mechanisms_that_make_no_sense_are_not_made() -> None:
     levels[1] = replace(levels[1], parts=levels[1].parts * LARGEST_SUM)
     with pytest.raises(PlanError, match="level 1"):
         replace(made(whole=True), levels=tuple(levels))
+
+
+@pytest.mark.parametrize("key", ["level_1_parts", "level_2_parts", "level_2_sigma2"])
+@pytest.mark.parametrize("wrong", [0.0, -1.0])
+def test_one_number_among_good_ones_is_refused_when_it_is_read(key: str, wrong: float) -> None:
+    content, arrays = made(whole=True).parts()
+    damaged = arrays[key].copy()
+    damaged[-1] = wrong
+    with pytest.raises(StorageError, match=r"does not fit its tree|has no noise"):
+        read_mechanism(content, {**arrays, key: damaged}, SCHEMA)
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, LARGEST_SUM + 1.0])
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_one_part_among_good_ones_makes_no_mechanism(level: int, wrong: float) -> None:
+    mechanism = made(whole=True)
+    levels = list(mechanism.levels)
+    parts = levels[level].parts.copy()
+    parts[0] = wrong
+    levels[level] = replace(levels[level], parts=parts)
+    with pytest.raises(PlanError, match=f"level {level}"):
+        replace(mechanism, levels=tuple(levels)).record_cost("add-remove")
+
+
+def test_what_a_plan_says_of_its_levels() -> None:
+    """Sizes are parameters, not what is drawn; units and rows are those written out."""
+    mechanism = made(whole=True)
+    faint = tuple(
+        replace(own, noise=Noise("gaussian", own.noise.size / 40, exact=True))
+        for own in mechanism.levels
+    )
+    mechanism = replace(mechanism, levels=faint)
+    sizes = np.concatenate([own.noise.size for own in faint])
+    np.testing.assert_array_equal(mechanism.noise.size, sizes)
+    assert mechanism.describe().endswith("at 4 levels of t, each by rows of its own")
+    values = [np.random.default_rng(1).standard_normal(shape) for shape in mechanism.shapes]
+    each = [np.tile(own.noise.size, len(own.rows)) for own in faint]
+    numbers = np.concatenate([value.ravel() for value in values])
+    found = mechanism.unit_values(Measurements(tuple(values)))
+    np.testing.assert_allclose(found, numbers / np.sqrt(np.concatenate(each)), rtol=1e-12)
+    rows = flat(written_out(mechanism))
+    np.testing.assert_allclose(
+        mechanism.unit_rows(), rows / np.sqrt(np.concatenate(each))[:, None], atol=1e-12
+    )
+    (query,) = mechanism.measured_queries(9)
+    expected = rows / np.abs(rows).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(query.dense(), expected, atol=1e-12)

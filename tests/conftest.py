@@ -22,7 +22,7 @@ from pathlib import Path  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from depth import examples  # noqa: E402
+from depth import FULL, examples, spread  # noqa: E402
 
 # The same examples on every run of the same tests, on fast machines and slow ones.
 settings.register_profile("repeatable", examples(100))
@@ -40,7 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out tests/slow_files.txt")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "grid: a sample of combinations every day (tests/depth.py)")
     gone = sorted(str(path.relative_to(TESTS)) for path in SLOW if not path.exists())
     if gone:
         raise pytest.UsageError(f"tests/slow_files.txt names files that are not there: {gone}")
@@ -62,9 +63,36 @@ def pytest_sessionfinish() -> None:
     gc.unfreeze()  # what is left in the end is taken down as ever
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Single tests that take long begin first, or one worker is still busy when others are done."""
+@pytest.hookimpl(trylast=True)  # of what -k and -m leave
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Grids are sampled. Single tests that take long begin first, or one worker is still busy when
+    others are done."""
+    left = set() if FULL else left_out(items)
+    config.hook.pytest_deselected(items=[item for item in items if item in left])
+    items[:] = [item for item in items if item not in left]
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+def left_out(items: list[pytest.Item]) -> set[pytest.Item]:
+    """The combinations of each marked grid that are for full depth."""
+    grids: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("grid"):
+            grids.setdefault((item.path, item.originalname), []).append(item)
+    found = set()
+    for cases in grids.values():
+        kept = set(spread([values_of(item) for item in cases]))
+        found |= {item for place, item in enumerate(cases) if place not in kept}
+    return found
+
+
+def values_of(item: pytest.Item) -> tuple[tuple[int, ...], ...]:
+    """Which value a case has of each of its parameters; names of one mark go together."""
+    params = item.callspec.params  # type: ignore[attr-defined]
+    marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    names = [mark.replace(",", " ").split() if isinstance(mark, str) else mark for mark in marks]
+    names += [[name] for name in params if not any(name in own for own in names)]  # of fixtures
+    return tuple(tuple(id(params[name]) for name in own) for own in names)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

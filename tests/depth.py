@@ -1,16 +1,21 @@
-"""How many random cases a test tries: every day, and in full before a change lands.
+"""How many cases a test tries: every day, and in full before a change lands.
 
 A test that draws examples, seeds, draws of noise, damaged files or moments to be killed at names
-its number in full; every day it tries fewer of them, always the same ones. No test is left out.
+its number in full; every day it tries fewer of them, always the same ones. A test marked `grid`
+runs for all combinations of its parameters in full, and every day for so many of them that every
+value of every parameter is there. Every test runs at both depths, with one case at least.
 `NOISEPLAN_TEST_DEPTH=full` asks for all: `make thorough` and `.ci/run` set it.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
 
 from hypothesis import settings
+
+Case = TypeVar("Case")
 
 VARIABLE = "NOISEPLAN_TEST_DEPTH"
 DEPTHS = ("everyday", "full")
@@ -39,3 +44,35 @@ def examples(full: int, **others: Any) -> settings:
 def seeds(full: int, first: int = 0) -> range:
     """Seeds of a grid of random cases, `full` of them."""
     return range(first, first + depth(full, min(full, max(FEWEST_SEEDS, full // PART))))
+
+
+def some(cases: Sequence[Case], everyday: int) -> list[Case]:
+    """Of cases chosen by hand that take long: every day so many, from the first to the last."""
+    if FULL or everyday >= len(cases):
+        return list(cases)
+    step = (len(cases) - 1) / max(everyday - 1, 1)
+    return [cases[round(number * step)] for number in range(everyday)]
+
+
+def spread(grid: Sequence[tuple[Hashable, ...]]) -> list[int]:
+    """Places of a few combinations that have every value of every parameter among them.
+
+    Each in turn is the one with the most values that were not there yet and, of these, with those
+    that were there least often: of a full grid they go along its diagonals.
+    """
+    often: dict[tuple[int, Hashable], int] = {}
+    left, taken = dict(enumerate(grid)), []
+    missing = {(axis, value) for case in grid for axis, value in enumerate(case)}
+    while missing:
+        place = min(left, key=lambda at: _seen(left[at], often))
+        for key in enumerate(left.pop(place)):
+            often[key] = often.get(key, 0) + 1
+            missing.discard(key)
+        taken.append(place)
+    return sorted(taken)
+
+
+def _seen(case: tuple[Hashable, ...], often: dict[tuple[int, Hashable], int]) -> tuple[int, int]:
+    """How many of its values were there, and how often."""
+    times = [often.get(key, 0) for key in enumerate(case)]
+    return sum(map(bool, times)), sum(times)

@@ -1,4 +1,4 @@
-"""Everyday and full depth of random tests: who asks for which, and that there is one way to ask."""
+"""Everyday and full depth of tests: who asks for which, and that there is one way to ask."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import ast
 import os
 import runpy
 import subprocess
+import sys
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from depth import examples, spread
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -67,6 +73,16 @@ def test_full_depth_is_the_number_that_a_test_names(monkeypatch: pytest.MonkeyPa
         numbers("ful", monkeypatch)
 
 
+def test_some_cases_are_spread_and_in_full_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for chosen in ("everyday", "full"):
+        monkeypatch.setenv("NOISEPLAN_TEST_DEPTH", chosen)
+        some = runpy.run_path(str(TESTS / "depth.py"))["some"]
+        found[chosen] = [some("abcdefg", many) for many in (1, 2, 3, 7, 9)]
+    assert found["everyday"] == [["a"], [*"ag"], [*"adg"], [*"abcdefg"], [*"abcdefg"]]
+    assert found["full"] == [[*"abcdefg"]] * 5
+
+
 @cache
 def calls() -> list[tuple[Path, ast.Call]]:
     """All calls in files that know of depths, or of a way around them."""
@@ -92,3 +108,93 @@ def test_nothing_is_tried_less_in_full() -> None:
     named = {"depth", "examples", "seeds"}
     full = [call.args[0] for _, call in calls() if ast.unparse(call.func) in named]
     assert sum(ast.literal_eval(number) for number in full) >= TRIED
+
+
+# ---------------------------------------------------------------------- grids
+
+
+@pytest.mark.parametrize("sizes", [(7,), (3, 5), (4, 4), (13, 2, 4), (2, 3, 4, 5), (1, 6)])
+def test_a_sample_of_a_grid_has_every_value_and_no_more_cases_than_the_longest(
+    sizes: tuple[int, ...],
+) -> None:
+    grid = [*product(*map(range, sizes))]
+    taken = [grid[place] for place in spread(grid)]
+    assert [{case[axis] for case in taken} for axis in range(len(sizes))] == [
+        set(range(size)) for size in sizes
+    ]
+    assert len(taken) == max(sizes)
+    # Values go round: none is there twice as often as another, and one time more.
+    for axis, size in enumerate(sizes):
+        often = [sum(case[axis] == value for case in taken) for value in range(size)]
+        assert max(often) <= 2 * min(often) + 1
+
+
+@examples(60)
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=30, unique=True))
+def test_any_cases_are_sampled_with_every_value(grid: list[tuple[int, ...]]) -> None:
+    places = spread(grid)
+    assert places == sorted(set(places)) and spread(grid) == places
+    for axis in range(3):
+        assert {grid[place][axis] for place in places} == {case[axis] for case in grid}
+
+
+GRID = """
+import pytest
+
+@pytest.fixture(params=["x", "y"])
+def how(request):
+    return request.param
+
+@pytest.mark.grid
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (3, 4), (5, 6)])
+@pytest.mark.parametrize("seed", range(4))
+def test_sampled(a, b, seed, how):
+    pass
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("a", range(3))
+def test_whole(a, seed):
+    pass
+"""
+
+
+@pytest.mark.parametrize(("depth", "cases"), [("everyday", 4), ("full", 24)])
+def test_grids_are_sampled_every_day_and_whole_in_full(
+    depth: str, cases: int, tmp_path: Path
+) -> None:
+    """What is not marked is whole at both depths; what is asked for by name runs."""
+    for name in ("conftest.py", "depth.py", "slow_files.txt"):
+        text = (TESTS / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text("" if name.endswith(".txt") else text, encoding="utf-8")
+    (tmp_path / "test_grid.py").write_text(GRID)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    def collected(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments]
+        told = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=BARE | {"NOISEPLAN_TEST_DEPTH": depth},
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        ).stdout.splitlines()
+        return [line.split("::")[1] for line in told if "::" in line]
+
+    found = collected("test_grid.py")
+    assert sum(name.startswith("test_whole") for name in found) == 12
+    sampled = [name for name in found if name.startswith("test_sampled")]
+    assert len(sampled) == cases
+    for value in ("-0-", "-1-", "-2-", "-3-", "1-2", "3-4", "5-6", "x", "y"):
+        assert any(value in name.replace("[", "-").replace("]", "-") for name in sampled), value
+    (named,) = collected("test_grid.py::test_sampled[x-3-5-6]")
+    assert named == "test_sampled[x-3-5-6]"
+
+
+def test_what_proves_contracts_is_never_sampled() -> None:
+    """Every kind of mechanism meets every check of conformance every day, and every saved example
+    is read: nothing there is marked."""
+    for folder in ("conformance", "storage/kinds"):
+        for path in (TESTS / folder).rglob("*.py"):
+            assert "mark.grid" not in path.read_text(encoding="utf-8"), path
+    assert "mark.grid" not in (TESTS / "storage" / "test_storage_saved.py").read_text("utf-8")

@@ -126,6 +126,7 @@ def test_costs_of_the_common_plan_are_those_of_what_it_measures() -> None:
         assert cost <= common.privacy.pcost <= cost * (1 + 1e-9)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("factors", [None, MIXED])
 @pytest.mark.parametrize("chosen", [0, 1])

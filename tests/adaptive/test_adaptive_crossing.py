@@ -53,6 +53,7 @@ def share(small: np.ndarray, large: np.ndarray) -> float:
     return float(np.linalg.eigvalsh(across.T @ small @ across)[-1])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize(("one", "two"), PAIRS[1::2])
 def test_common_and_rest_are_the_plan_and_cost_no_more(noise: str, one: str, two: str) -> None:
@@ -86,6 +87,7 @@ def test_nothing_more_is_in_common(one: str, two: str) -> None:
         assert max(share(more, p.mechanism.cost_matrix()) for p in plans) > 1 + 1e-9
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize(("one", "two"), PAIRS[::3])
 def test_looking_and_choosing_is_the_plan(noise: str, one: str, two: str) -> None:
@@ -116,6 +118,7 @@ def test_two_steps_have_the_law_of_one(noise: str) -> None:
     assert abs(found - degrees) < 4 * np.sqrt(2 * degrees)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize(("one", "two"), PAIRS[1::3])
 def test_a_release_is_continued_by_a_plan_on_other_rows(noise: str, one: str, two: str) -> None:

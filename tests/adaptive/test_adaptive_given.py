@@ -105,6 +105,7 @@ ON_OTHER_ROWS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("way", ["given", "adaptive"])
 @pytest.mark.parametrize(("first", "second"), list(permutations(ON_OTHER_ROWS, 2)))
 def test_what_neither_plan_measured_is_refused(

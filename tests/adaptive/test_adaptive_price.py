@@ -80,6 +80,7 @@ def test_a_set_that_was_measured_does_not_stand_for_those_that_look_like_it() ->
     assert exact <= Fraction(left.privacy.rho) <= exact * (1 + Fraction(1, 10**9))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", BOTH)
 @pytest.mark.parametrize("seed", seeds(40))
 def test_what_is_left_is_charged_in_full(seed: int, neighbours: str) -> None:
@@ -229,6 +230,7 @@ def test_a_loaded_plan_is_measured_through_no_door(neighbours: str, tmp_path: Pa
     assert other.given(earlier).privacy.pcost < other.privacy.pcost
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rho", [0.5, 5.0, 50.0, 500.0])
 @pytest.mark.parametrize("neighbours", BOTH)
 def test_what_was_paid_for_in_two_steps_is_read_back(

@@ -108,6 +108,7 @@ def test_other_values_are_refused_or_caught(kind: str, tmp_path: Path, request: 
     assert source.marginals(np.array([[0, 1]]))[0].tolist() == counts(expected, 41)
 
 
+@pytest.mark.grid
 @pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", [None, "?"])

@@ -256,6 +256,7 @@ SPELLINGS = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("cap", [1, 3])
 @pytest.mark.parametrize("kind", [*SOURCES, *TEXTS, *SERVERS])
 def test_spellings_of_one_person_share_one_cap(
@@ -298,6 +299,7 @@ def test_nothing_that_prints_nothing_makes_another_person() -> None:
     assert open_source(data, SCHEMA, person="p").marginals([[0]]).sum() == 1
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("value", [None, "", "  ", "NA", "NaN", "None", "NULL", "1e+16", "4.6E18"])
 @pytest.mark.parametrize("kind", [*SOURCES, *TEXTS, *SERVERS])
 def test_nobody_and_rounded_numbers_are_refused(

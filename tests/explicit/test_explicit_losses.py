@@ -67,6 +67,7 @@ LOSSES: dict[str, tuple[Loss, Callable[[cp.Expression], cp.Expression]]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_by_a_convex_solver(workload: str, loss: str) -> None:

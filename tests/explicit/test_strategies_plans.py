@@ -62,6 +62,7 @@ def dense(workload: nz.Workload) -> Array:
     return np.vstack([np.sqrt(q.weight) * q.dense() for q in workload])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("planner", GAUSSIAN)
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -85,6 +86,7 @@ def test_gaussian_plans_cost_and_err_as_they_say(name: str, planner: str, noise:
     assert plan.lower_bound <= plan.total_variance * (1 + 1e-12)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["laplace", "discrete"])
 @pytest.mark.parametrize("planner", LAPLACE)
 @pytest.mark.parametrize("name", WORKLOADS)

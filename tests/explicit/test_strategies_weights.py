@@ -58,6 +58,7 @@ def test_weights_of_independent_rows_by_a_convex_solver(seed: int, power: int) -
     assert (costs / found.u**power).sum() == pytest.approx(found.value, rel=1e-12)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("workload", [ranges(4), prefix(5), ranges(8)])
 @pytest.mark.parametrize("branching", [2, 3])
 def test_weights_of_dependent_rows_by_a_convex_solver(workload: Array, branching: int) -> None:

@@ -60,6 +60,7 @@ TENTHS = np.vstack([np.eye(3)] + [np.full((1, 3), 0.1)] * 30)
 THIRDS = np.vstack([np.eye(3), np.ones((2, 3)) / 3])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rows", [TENTHS, THIRDS, np.eye(3)], ids=["tenths", "thirds", "cells"])
 def test_a_name_changes_nothing_of_what_is_measured(name: str, rows: Array) -> None:

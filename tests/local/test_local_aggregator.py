@@ -305,6 +305,7 @@ def collected(plan: nz.local.LocalPlan, counts: np.ndarray, seed: int) -> nz.loc
     return made
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
 @pytest.mark.parametrize("users", [100, 10_000])
 @pytest.mark.parametrize("name", ["histogram", "prefix"])
@@ -327,6 +328,7 @@ def test_intervals_cover_at_every_epsilon(name: str, users: int, epsilon: float)
     assert together / trials > 0.95 - 4 * np.sqrt(0.95 * 0.05 / trials)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("epsilon", [0.5, 1.0])
 @pytest.mark.parametrize("factor", [nz.Identity(), nz.Prefix()], ids=["histogram", "prefix"])
 def test_intervals_are_hardly_wider_than_normal_ones(factor: nz.Factor, epsilon: float) -> None:

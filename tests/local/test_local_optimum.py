@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from local_oracles import WORKLOADS, gram_of, one, types_for, workload
 
 import noiseplan as nz
-from depth import examples
+from depth import examples, some
 from noiseplan.local.search import portfolio
 from noiseplan.local.search.descent import project
 from noiseplan.local.search.generation import Effort, Goal, generate
@@ -175,7 +175,7 @@ def test_best_known_figures_are_reached(n: int, name: str) -> None:
     assert plan.epsilon_met <= 1.0
 
 
-@pytest.mark.parametrize(("name", "best"), [("prefix", 943.7), ("ranges", 1386.0)])
+@pytest.mark.parametrize(("name", "best"), some([("ranges", 1386.0), ("prefix", 943.7)], 1))
 def test_best_known_figures_of_ordered_workloads(name: str, best: float) -> None:
     plan = nz.local.plan(workload(name, 64), 1.0)
     assert plan.samples(0.01) <= best

@@ -199,3 +199,33 @@ def test_attributes_outside_the_frame_are_named() -> None:
         mechanism.require(ASKED["a split attribute"])
     with pytest.raises(UnanswerableError, match="another schema"):
         mechanism.require(nz.Query(SCHEMA, ["a"]))
+
+
+@pytest.mark.parametrize("small", [1.0, 1e-6, 1e-10, 1e-15])
+def test_a_small_row_is_told_by_itself_beside_a_large_one(small: float) -> None:
+    """Values of c that are measured together, and a set of attributes that is not measured."""
+    halves = Basis.from_rows(np.array([[1.0, -2.0]]), np.array([0, 0, 1]))
+    frame = Frame(FOUR, {1: Basis.orthogonal(3), 2: halves}, (0, 3))
+    rows = DenseMechanism(frame.cells, np.eye(4))
+    mechanism = CrossedMechanism(FOUR, frame, (Part((), rows), Part((1,), rows), Part((2,), rows)))
+    told = np.zeros((3, 3, 2))
+    told[0] += 1.0 / 3
+    told[:, :2] += 0.7
+    within, both = np.zeros((3, 3, 2)), np.zeros((3, 3, 2))
+    within[:, 0], both[1, 2] = 1.0, 1.0
+
+    def asked(*cubes: np.ndarray) -> nz.Query:
+        matrix = np.array(cubes).reshape(len(cubes), -1)
+        return nz.Query(FOUR, ["b", "c", "d"], matrix=matrix, name="rows")
+
+    alone = mechanism.variance(asked(told))
+    found = mechanism.variance(asked(told, small * told))
+    np.testing.assert_allclose(found, [alone[0], small**2 * alone[0]], rtol=1e-12)
+    for untold in (within, both):
+        assert not mechanism.determines(asked(told, small * untold))
+        assert not mechanism.determines(asked(small * untold, told))
+    # By factors too: one row of b by c's halves, and one that sums over b.
+    factors = {"b": nz.Custom([[1.0, 1, 1], [small, 0, 0]]), "c": nz.Custom([[1.0, 1, 0]])}
+    assert not mechanism.determines(nz.Query(FOUR, factors))
+    factors["b"] = nz.Custom([[1.0, 1, 1], [small, small, small]])
+    assert mechanism.determines(nz.Query(FOUR, factors))

@@ -10,8 +10,9 @@ import pytest
 import noiseplan as nz
 from noiseplan.domain.series import Series
 from noiseplan.domain.tree import Tree
-from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import kronecker_dense
+from noiseplan.mechanisms import long_attribute
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.long_attribute import LongMechanism
@@ -160,3 +161,42 @@ def test_what_is_not_told_is_refused(
 def test_a_set_is_in_one_block(kind: str) -> None:
     with pytest.raises(PlanError, match="put it into one"):
         MADE[kind](((), (0,), (0,)))
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_cells_and_replaced_records_cost_what_their_columns_do(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mechanism = MADE[kind]()
+    rows, variances = written_out(mechanism)
+    unit = rows / np.sqrt(variances)[:, None]
+    np.testing.assert_allclose(mechanism.cell_costs(), (unit**2).sum(axis=0), rtol=1e-9)
+    apart = max(float(((u - v) ** 2).sum()) for u, v in combinations(unit.T, 2))
+    assert apart <= mechanism.record_cost("replace") <= apart * (1 + 1e-9)
+    # Over many cells pairs are not compared: four times the dearest, which no pair exceeds.
+    monkeypatch.setattr(long_attribute, "CELL_BY_CELL", SCHEMA.size - 1)
+    assert mechanism.record_cost("replace") == 4 * mechanism.record_cost("add-remove") >= apart
+    monkeypatch.setattr(long_attribute, "CELL_BY_CELL", SCHEMA.size)
+    assert mechanism.record_cost("replace") <= apart * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_numbers_are_all_that_is_measured(kind: str) -> None:
+    mechanism = MADE[kind]()
+    assert mechanism.numbers == len(written_out(mechanism)[0])
+    assert mechanism.numbers == sum(int(np.prod(shape)) for shape in mechanism.shapes)
+
+
+@pytest.mark.parametrize(
+    ("others", "good"),
+    [((), True), ((0,), True), ((0, 2), True), ((2, 0), False), ((0, 0), False), ((1,), False),
+     ((0, 1), False), ((3,), False), ((-1,), False)],
+)  # fmt: skip
+def test_saved_blocks_are_about_other_attributes_in_order(
+    others: tuple[int, ...], good: bool
+) -> None:
+    if good:
+        assert long_attribute.read_others({"others": others}, 4, PLACE, BASIS_OF) == others
+        return
+    with pytest.raises(StorageError, match="block 4 is not about attributes"):
+        long_attribute.read_others({"others": others}, 4, PLACE, BASIS_OF)

@@ -157,6 +157,7 @@ def test_errors_and_cost_of_the_mixed_plan() -> None:
 # ------------------------------------------------------------------------- any plan, without noise
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize(
     "objective", [nz.TotalVariance(), nz.WorstVariance()], ids=["total", "worst"]

@@ -37,7 +37,7 @@ PLANS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=PLANS)
+@pytest.fixture(params=PLANS, scope="module")
 def plan(request: pytest.FixtureRequest) -> nz.Plan:
     return nz.plan(mixed(), **PLANS[request.param])
 

@@ -125,3 +125,24 @@ def test_what_is_needed_does_not_depend_on_the_unit(scale: float) -> None:
     mechanism.require(nz.Query(SCHEMA, {"a": even, "c": halves}))
     with pytest.raises(UnanswerableError, match="measured together"):
         mechanism.require(nz.Query(SCHEMA, {"a": uneven, "c": halves}))
+
+
+@pytest.mark.parametrize("small", [1.0, 1e-6, 1e-10, 1e-15])
+def test_a_small_row_is_told_by_itself_beside_a_large_one(small: float) -> None:
+    mechanism = mechanism_of([(), (0,), (1,), (2,), (1, 2)])
+    large, cell = np.ones(6) / 3, np.eye(6)[1]  # of a and b, which are not measured together
+    for rows in ([large, small * cell], [small * cell, large]):
+        query = nz.Query(SCHEMA, ["a", "b"], matrix=np.array(rows), name="two sizes")
+        assert not determined(mechanism, nz.Query(SCHEMA, ["a", "b"], matrix=cell[None]))
+        with pytest.raises(UnanswerableError, match="two sizes"):
+            mechanism.require(query)
+    mechanism.require(nz.Query(SCHEMA, ["a", "b"], matrix=np.array([large, small * large])))
+    # By factors: a row of b that needs the sum over b, beside one that does not ask for it.
+    alone = mechanism_of([(), (0,), (0, 1)])
+    rows = nz.Custom([[2.0, -1.0], [small, 2 * small]])
+    asked = {"a": nz.Custom([[1.0, -1.0, 0.0]]), "b": rows}
+    alone.require(nz.Query(SCHEMA, asked))
+    without = mechanism_of([(), (0, 1)])
+    assert not determined(without, nz.Query(SCHEMA, {**asked, "b": nz.Custom([[1.0, 2.0]])}))
+    with pytest.raises(UnanswerableError, match="needs a measured together"):
+        without.require(nz.Query(SCHEMA, asked))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,8 +15,15 @@ from noiseplan.domain import largest_sum
 from noiseplan.domain.largest_sum import Table
 from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
-from noiseplan.errors import DataError, NoiseplanError, PlanError, UnanswerableError
+from noiseplan.errors import (
+    DataError,
+    NoiseplanError,
+    PlanError,
+    StorageError,
+    UnanswerableError,
+)
 from noiseplan.mechanisms import workload_rows
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
@@ -140,19 +148,58 @@ def test_the_cost_is_that_of_the_dearest_record(
     assert exact <= mechanism.record_cost("add-remove") <= exact * (1 + 1e-11)
     pairs = np.abs(rows[:, :, None] - rows[:, None, :]) ** power
     replaced = (pairs / mechanism.noise.size[:, None, None]).sum(axis=0).max()
-    most = replaced if law == "laplace" else 2**power * exact  # which is priced pair by pair
-    assert replaced <= mechanism.record_cost("replace") <= most * (1 + 1e-11)
+    assert replaced <= mechanism.record_cost("replace") <= replaced + 2e-11 * exact
     assert probed_cost([mechanism], "add-remove") <= mechanism.record_cost("add-remove")
 
 
-def test_replacing_a_record_of_rows_without_negative_entries_costs_at_most_two(
+@pytest.mark.parametrize("few", [True, False], ids=["compared", "too many to compare"])
+@pytest.mark.parametrize("signs", ["one sign", "both signs", "mixed"])
+def test_replacing_a_record_with_gaussian_noise(
+    few: bool, signs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the farthest two records are apart, in exact fractions; where they are not compared, two
+    of the dearest if no entry is negative, and four else."""
+    monkeypatch.setattr(workload_rows, "CELL_BY_CELL", 0)
+    if not few:
+        monkeypatch.setattr(WorkloadRowsMechanism.compared_columns, "__defaults__", (1,))
+    first = nz.Query(S, {"a": nz.Prefix()})
+    one_sign = nz.Workload([first, nz.Query(S, ["b", "d"])])
+    workload = one_sign if signs == "one sign" else nz.Workload([first, WORKLOAD["one"]])
+    mix = MIX[:6, : workload.rows] if signs == "mixed" else None
+    rows = np.concatenate([query.dense() for query in workload])
+    rows = rows if mix is None else mix @ rows
+    sizes = np.random.default_rng(8).uniform(0.1, 9, len(rows))
+    mechanism = WorkloadRowsMechanism(S, workload, mix, Noise("gaussian", sizes))
+    noise = [Fraction(size) for size in sizes]
+    apart = max(
+        sum(Fraction(a - b) ** 2 / d for a, b, d in zip(one, two, noise, strict=True))
+        for one, two in itertools.combinations(np.unique(rows, axis=1).T, 2)
+    )
+    alone, stated = mechanism.record_cost("add-remove"), mechanism.record_cost("replace")
+    assert apart <= Fraction(stated) and stated >= probed_cost([mechanism], "replace")
+    if few:
+        assert stated <= float(apart) + 2e-11 * alone
+    else:
+        assert stated == (2 if signs == "one sign" else 4) * alone
+
+
+def test_records_that_are_nearly_alike_are_never_priced_below_what_they_are_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Columns of a million that differ by one: what is left of their squares is all rounding."""
     monkeypatch.setattr(workload_rows, "CELL_BY_CELL", 0)
-    workload = nz.Workload([nz.Query(S, {"a": nz.Prefix()}), nz.Query(S, ["b", "d"])])
-    mechanism = WorkloadRowsMechanism(S, workload, None, Noise("gaussian", 2.0))
-    assert mechanism.record_cost("replace") == 2 * mechanism.record_cost("add-remove")
-    assert mechanism.record_cost("replace") >= probed_cost([mechanism], "replace")
+    schema = nz.Schema.from_sizes({"t": 3, "u": 2})
+    matrix = 2.0**20 + np.array([[0, 1, 0], [0, 0, 1], [1, 1, 0]])
+    workload = nz.Workload([nz.Query(schema, {"t": nz.Custom(matrix)})])
+    sizes = np.array([0.7, 1.9, 3.1])
+    mechanism = WorkloadRowsMechanism(schema, workload, None, Noise("gaussian", sizes))
+    pairs = itertools.combinations(matrix.T, 2)
+    apart = max(
+        sum(Fraction(a - b) ** 2 / Fraction(d) for a, b, d in zip(one, two, sizes, strict=True))
+        for one, two in pairs
+    )
+    stated = mechanism.record_cost("replace")
+    assert apart <= Fraction(stated) < mechanism.record_cost("add-remove") * 1e-9
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -368,3 +415,77 @@ def test_columns_that_are_the_same_are_compared_once() -> None:
     assert columns is not None  # of "b" alone, which has three values
     assert sorted(columns.T.tolist()) == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
     assert mechanism.record_cost("replace") == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------------- written out
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_costs_and_units_are_those_of_the_rows_written_out(mixed: bool) -> None:
+    mechanism, rows = made("gaussian", mixed)
+    unit = rows / np.sqrt(mechanism.noise.size)[:, None]
+    np.testing.assert_allclose(mechanism.unit_rows(), unit, rtol=1e-12)
+    np.testing.assert_allclose(mechanism.cost_matrix(), unit.T @ unit, atol=1e-9)
+    np.testing.assert_allclose(mechanism.cell_costs(), (unit**2).sum(axis=0), rtol=1e-9)
+    numbers = np.random.default_rng(3).standard_normal(len(rows))
+    measured = Measurements((numbers,))
+    expected = numbers / np.sqrt(mechanism.noise.size)
+    np.testing.assert_allclose(mechanism.unit_values(measured), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_so_many_times_the_noise_costs_so_many_times_less(exact: bool) -> None:
+    mechanism, _ = made("gaussian", False, exact)
+    more = mechanism.with_noise_times(4.0)
+    assert more is not None and (more.noise.size >= 4 * mechanism.noise.size).all()
+    np.testing.assert_allclose(more.noise.size, 4 * mechanism.noise.size, rtol=1e-6)
+    for neighbours in ("add-remove", "replace"):
+        ratio = mechanism.record_cost(neighbours) / more.record_cost(neighbours)  # type: ignore[arg-type]
+        assert ratio == pytest.approx(4.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0])
+def test_a_single_row_without_noise_is_refused_when_it_is_read(size: float) -> None:
+    content, arrays = made("gaussian", False)[0].parts()
+    sizes = arrays["sizes"].copy()
+    sizes[3] = size
+    with pytest.raises(StorageError, match="measured without noise"):
+        read_mechanism(content, {**arrays, "sizes": sizes}, S)
+
+
+@pytest.mark.parametrize("power", [52, 54])
+def test_sums_that_would_be_rounded_have_no_cost(
+    power: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One number of many with entries that 53 bits do not hold, beside small ones."""
+    monkeypatch.setattr(workload_rows, "CELL_BY_CELL", 0)
+    workload = nz.Workload([nz.Query(S, {"a": nz.Custom([[1, 1, 1, 1], [0, 1, 0, 0]])})])
+    mix = np.array([[1.0, 0.0], [2.0**power - 1, 0.0], [1.0, 1.0]])
+    mechanism = WorkloadRowsMechanism(S, workload, mix, Noise("gaussian", 9.0, exact=True))
+    if power < 53:
+        assert mechanism.record_cost("add-remove") >= (2.0**power - 1) ** 2 / 9
+        return
+    with pytest.raises(PlanError, match=r"entries above 2\^53"):
+        mechanism.record_cost("add-remove")
+
+
+def test_tables_whose_attributes_are_asked_together_are_completed() -> None:
+    """Not told in full, but counted together: and nothing else is."""
+    workload = nz.Workload([nz.Query(S, {"a": nz.Prefix(), "b": nz.Custom([[1, 1, 0]])})])
+    mechanism = WorkloadRowsMechanism(S, workload, None, Noise("gaussian", 2.0))
+    for names in (["a", "b"], ["b"], ["a"], []):
+        mechanism.require_completed(nz.Query(S, names))
+    for names in (["c"], ["a", "c"]):
+        with pytest.raises(UnanswerableError):
+            mechanism.require_completed(nz.Query(S, names))
+    other = nz.Schema.from_sizes({"a": 4, "b": 3})
+    with pytest.raises(UnanswerableError, match="another schema"):
+        mechanism.require_completed(nz.Query(other, ["a"]))
+    # The counts with the least squares that have the estimated rows, by a dense inverse.
+    rows, asked = workload[0].dense(), nz.Query(S, ["a", "b"]).dense()
+    back = asked @ np.linalg.pinv(rows)
+    values = np.random.default_rng(4).standard_normal(len(rows))
+    found = mechanism.completed(Measurements((values,)), nz.Query(S, ["a", "b"]))
+    np.testing.assert_allclose(found, back @ values, atol=1e-9)
+    variances = mechanism.completed_variance(nz.Query(S, ["a", "b"]))
+    np.testing.assert_allclose(variances, 2.0 * (back**2).sum(axis=1), atol=1e-9)

@@ -35,6 +35,7 @@ def workloads() -> dict[str, nz.Workload]:
     return {"rows": nz.Workload([some, steps]), "tables": nz.Workload(tables)}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("planner", DESIGNS)
 @pytest.mark.parametrize("name", workloads())
 @pytest.mark.parametrize("noise", ["discrete", "gaussian"])

@@ -266,6 +266,7 @@ def value(plan: nz.Plan, objective: str) -> float:
 COSTLY = [name for name in WORKLOADS if name not in ("only one value", "contrasts only")]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", COSTLY)
 @pytest.mark.parametrize(
     ("objective", "neighbours"),
@@ -343,6 +344,7 @@ def test_the_fewest_bits_that_do() -> None:
 # ---------------------------------------------------------------------- errors as they are
 
 
+@pytest.mark.grid
 @each_neighbours
 @each_workload
 @pytest.mark.parametrize("rho", [0.05, 40.0])
@@ -471,6 +473,7 @@ class SumLaw:
         return -RELEASES * float(found.fun)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("rho", "planner"), [(30.0, "residual"), (6.0, "auto")])
 @each_neighbours
 def test_faint_noise_has_its_law(neighbours: str, rho: float, planner: str) -> None:

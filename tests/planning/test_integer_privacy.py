@@ -111,6 +111,7 @@ def made(workload: nz.Workload, **options: Any) -> nz.Plan:
     return plan
 
 
+@pytest.mark.grid
 @each_neighbours
 @each_workload
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -124,6 +125,7 @@ def test_every_objective(name: str, objective: str, neighbours: str) -> None:
     assert (plan.privacy.pcost == 0) is free
 
 
+@pytest.mark.grid
 @each_neighbours
 @each_workload
 @pytest.mark.parametrize("planner", ["residual", "residual+", "product"])

@@ -147,6 +147,7 @@ def test_slopes_are_those_of_differences(name: str) -> None:
         assert slope[place] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-7)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("seed", seeds(4))
 def test_no_other_way_to_share_is_better(name: str, seed: int) -> None:

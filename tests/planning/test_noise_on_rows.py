@@ -42,6 +42,7 @@ def by_hand(workload: nz.Workload, power: int) -> float:
     return float((rows**0.5).sum() ** 2 if power == 2 else 2 * np.cbrt(rows).sum() ** 3)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("which", range(3))
 @pytest.mark.parametrize("budget", [HALF, PURE])
 def test_two_resolutions_are_no_worse_than_noise_on_each_table(
@@ -204,6 +205,7 @@ def test_targets_are_met_at_the_least_cost(budget: nz.Budget | None) -> None:
     assert found.privacy.pcost * scale <= by_hand * (1 + 1e-6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_auto_is_never_worse_than_own_rows(goal: nz.Objective, neighbours: Any) -> None:

@@ -76,6 +76,7 @@ CASES = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("case", CASES)
 def test_against_dense_algebra(case: str, noise: str) -> None:
@@ -127,6 +128,7 @@ def reached(name: str, plan: nz.Plan) -> float:
     return plan.privacy.pcost if name == "targets" else worst
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_never_worse_than_without(
@@ -250,6 +252,7 @@ def some_values(seed: int) -> nz.Workload:
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_sum_nobody_asks_for_is_not_paid_for(seed: int, noise: str) -> None:

@@ -108,6 +108,7 @@ def test_differences_need_no_total(noise: str) -> None:
     check_unbiased(plan)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("planner", ["auto", "residual"])
 def test_a_matrix_of_one_row(neighbours: str, planner: str) -> None:

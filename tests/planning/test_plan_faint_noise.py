@@ -45,6 +45,7 @@ def by_hand(asked: nz.Workload, shares: np.ndarray, rho: float) -> float:
     return total
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("weight", [1.0, 100.0])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_no_worse_than_noise_on_each_table_or_each_cell(name: str, weight: float) -> None:

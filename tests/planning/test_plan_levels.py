@@ -90,6 +90,7 @@ def check(own: nz.Plan, tree: nz.Plan, best: nz.Plan, above: float) -> None:
     assert own.lower_bound <= best.total_variance * (1 + 1e-9)
 
 
+@pytest.mark.grid
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("seed", seeds(8))

@@ -56,6 +56,7 @@ def planned(workload: nz.Workload, **how: Any) -> nz.Plan:
     return plan
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("workload", [levels(), sums()], ids=["tree", "series"])
 def test_errors_are_those_of_least_squares(workload: nz.Workload, noise: str) -> None:
@@ -83,6 +84,7 @@ GOALS: list[Any] = [nz.TotalVariance(), nz.WorstVariance(), nz.PNormVariance(3.0
 GOALS.append(nz.ConvexLoss(lambda v: float((v**2).sum()), lambda v: 2 * v))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 @pytest.mark.parametrize("workload", [levels(), sums()], ids=["tree", "series"])
 def test_bounds_are_of_what_is_asked(workload: nz.Workload, goal: Any) -> None:

@@ -25,6 +25,7 @@ def uneven(ratio: float) -> nz.Workload:
     )
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("budget", "planner", "noise"),
     [

@@ -72,6 +72,7 @@ def cells(plan: nz.Plan) -> np.ndarray:
 # ---------------------------------------------------------------------- errors and cost
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("seed", seeds(3))
 def test_errors_are_those_of_least_squares(seed: int, noise: str) -> None:
@@ -530,6 +531,7 @@ def test_two_long_attributes_are_refused_with_what_would_do() -> None:
     assert nz.plan(asked(150, nz.Levels(10), nz.Levels(10)), budget=nz.zCDP(0.5)).total_variance > 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("budget", [nz.PureDP(1.0), nz.zCDP(0.5)])
 def test_what_would_be_searched_for_long_is_refused(

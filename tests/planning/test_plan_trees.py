@@ -358,6 +358,7 @@ def test_coarse_levels_of_a_long_attribute_are_planned_over_their_groups(
         plan.variance(nz.Query(workload.schema, ["geo"]))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("budget", "neighbours"), COARSE)
 @pytest.mark.parametrize("queries", [1, 2])
 def test_plans_over_groups_are_those_over_values(

@@ -158,6 +158,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("planner", ["optimal", "eigen", "auto"])
 def test_predicates_over_many_cells(planner: str, noise: str) -> None:

@@ -274,6 +274,7 @@ def test_the_optimum_by_name_says_how_near_it_is() -> None:
     assert worst.certify().gap <= 1e-3
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     "planner", ["workload", "eigen", "hierarchical-4", "wavelet", "identity", "fourier"]
 )
@@ -324,6 +325,7 @@ def test_pure_plans_cost_what_pairs_are_apart(planner: str) -> None:
         assert plan.total_variance < 0.7 * half.total_variance
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("objective", [nz.TotalVariance(), nz.WorstVariance()])
 @pytest.mark.parametrize("noise", ["discrete", "laplace"])
 def test_one_matrix_is_priced_by_pairs_and_not_as_two_records(

@@ -220,6 +220,7 @@ def test_p_norms_are_those_of_a_conic_solver(power: float) -> None:
         assert plan.gap <= 1.1e-3 and plan.certify().bound <= least * (1 + 1e-5)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("power", NORMS)
 @pytest.mark.parametrize("seed", [0, 3, 5])
 def test_p_norms_are_those_of_the_tangents_over_all_cells(seed: int, power: float) -> None:
@@ -270,6 +271,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("seed", [0, 3, 5])
 def test_losses_are_those_of_the_tangents_over_all_cells(seed: int, name: str) -> None:

@@ -39,6 +39,7 @@ def problem(seed: int, kinds: int, rows: int, types: int) -> tuple[Array, Array]
     return privacy, variance
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", seeds(3))

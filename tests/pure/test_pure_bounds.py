@@ -64,6 +64,7 @@ def test_no_shares_of_tables_beat_the_bound(sizes: list[int], k: int) -> None:
         assert (2 * variance / (types.told @ s**2)).sum() >= bound
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize(
     ("workload", "factor"),
@@ -97,6 +98,7 @@ def test_counts_with_discrete_noise_reach_the_bound(epsilon: float) -> None:
     assert plan.optimal
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("seed", seeds(6))
 def test_no_plan_is_below_its_bounds(seed: int, epsilon: float) -> None:

@@ -71,6 +71,7 @@ class ByHand:
         return result
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("limited", [False, True], ids=["", "limits lowered"])
 @pytest.mark.parametrize(("noise", "epsilon"), [("discrete", 1.0), ("discrete", 5), ("laplace", 1)])
 @pytest.mark.parametrize("seed", range(depth(4, 2)))
@@ -108,6 +109,7 @@ def plans_of(factor: nz.Factor) -> dict[str, nz.Plan]:
     }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("factor", [nz.Identity(), nz.Prefix()], ids=["values", "prefix"])
 def test_every_objective_is_served_best_by_its_own_plan(objective: str, factor: nz.Factor) -> None:

@@ -72,6 +72,7 @@ class Untouched:
         raise AssertionError("the data were counted")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ["file", "frame", "mapping", "source"])
 def test_without_budget_nothing_is_learnt_of_the_data(
@@ -120,6 +121,7 @@ def test_a_study_with_people_asks_first(ledger: nz.Ledger, tmp_path: Path) -> No
     assert ledger.refusals() == ()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("details", [False, True])
 def test_refusals_for_what_data_hold_are_kept(

@@ -133,6 +133,7 @@ def test_counts_from_every_kind_of_data(kind: str, tmp_path: Path) -> None:
         check_counts(data.get(kind, moments))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("zone", ["-05:00", "+02", "Z", " UTC", " America/New_York", " (BC)"])
 @pytest.mark.parametrize("attribute", [SINCE, nz.Categorical([datetime(2020, 1, 31, 23, 30)])])
 def test_times_with_a_zone_do_not_fit_in_text(

@@ -56,6 +56,7 @@ def priced(plan: nz.Plan, factor: float) -> nz.Plan:
     return replace(plan, privacy=Guarantee(price.pcost * factor, price.law))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("max_rows", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_forged_cost_is_refused(
@@ -87,6 +88,7 @@ def test_a_forged_cost_is_not_believed_of_what_says_it_was_made_elsewhere(
     assert nz.load(tmp_path / "honest").brand == honest.brand
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("max_rows", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_known_of_a_plan_comes_back(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import struct
 import sys
 import tracemalloc
@@ -44,10 +45,21 @@ def refused(folder: Path, match: str) -> None:
         nz.load(folder)
 
 
-@pytest.fixture(params=["residual", "Laplace tables", "one matrix", "product", "data-aware"])
-def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    KINDS[f"release folder, {request.param}"].make(tmp_path)
-    return tmp_path / "out"
+SAVED = ("residual", "Laplace tables", "one matrix", "product", "data-aware")
+
+
+@pytest.fixture(scope="module", params=SAVED)
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved release of a kind, which takes half a second to plan."""
+    folder = tmp_path_factory.mktemp("whole")
+    KINDS[f"release folder, {request.param}"].make(folder)
+    return folder / "out"
+
+
+@pytest.fixture
+def saved(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(whole, tmp_path / "out"))
 
 
 def overlapping(path: Path, members: int, size: int) -> None:

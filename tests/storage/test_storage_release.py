@@ -92,6 +92,7 @@ def small_release(**more: object) -> nz.Release:
     return nz.plan(workload, budget=nz.zCDP(0.5), noise="discrete", **more).release(RECORDS)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["discrete", "gaussian"])
 @pytest.mark.parametrize("planner", ["auto", "residual", "residual+"])
 def test_everything_comes_back(tmp_path: Path, noise: str, planner: str) -> None:

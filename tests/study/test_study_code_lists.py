@@ -50,6 +50,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(each) for each in arguments])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("data", ["patients.csv", "pat*.csv", "linked/*.csv"])
 def test_the_data_are_no_code_list_under_any_name(folder: Path, name: str, data: str) -> None:

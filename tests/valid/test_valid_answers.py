@@ -39,6 +39,7 @@ def nearest(point: Array, gram: Array, total: float | None) -> Array:
     return np.asarray(x.value)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("factor", [nz.Identity(), nz.Prefix(), nz.Ranges()], ids=str)
 @pytest.mark.parametrize("total", [None, 54.0])
 @pytest.mark.parametrize("method", ["hybrid", "nnls"])

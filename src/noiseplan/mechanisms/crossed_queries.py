@@ -148,7 +148,7 @@ class AskedFactors(Asked):
 
     def _needs(self, inside: Set) -> bool:
         squares = zip(self._squares(inside), self._factors.values(), strict=True)
-        return all(bool(found.sum() > ROUNDING * f.row_squares().sum()) for found, f in squares)
+        return all((found[:, 0] > ROUNDING * f.row_squares()).any() for found, f in squares)
 
     def _squares(self, inside: Set) -> list[Array]:
         """Of every factor, W_iV_iV_iᵀW_iᵀ inside the set and (W_iτ_i)² outside, as columns."""
@@ -210,12 +210,12 @@ class AskedCells(Asked):
         return [i for i in self.frame.whole if i in on]
 
     def spanned(self) -> bool:
-        most = LOST * np.abs(self._cube).max()
+        most = LOST * _largest(self._cube)
         for axis, i in enumerate(self.split, 1):
             basis = self.frame.bases[i]
             along = np.moveaxis(self._cube, axis, -1)
             again = (along @ basis.centre)[..., None] + (along @ basis.recover @ dense_rows(basis))
-            if np.abs(along - again).max(initial=0.0) > most:
+            if (_largest(along - again) > most).any():
                 return False
         return True
 
@@ -228,8 +228,8 @@ class AskedCells(Asked):
         return cube.reshape(len(cube), -1, self.frame.cells.size)
 
     def _needs(self, inside: Set) -> bool:
-        size = float((self._cube**2).sum())
-        return float((self.dense(inside) ** 2).sum()) > ROUNDING * size
+        size = (self._cube**2).reshape(len(self._cube), -1).sum(axis=1)
+        return bool(((self.dense(inside) ** 2).sum(axis=(1, 2)) > ROUNDING * size).any())
 
     def over_cells(self, inside: Set) -> Matrix:
         return DenseMatrix(self.dense(inside).reshape(-1, self.frame.cells.size))
@@ -241,3 +241,8 @@ class AskedCells(Asked):
     def variance(self, inside: Set, spread: Array) -> Array:
         rows = self.dense(inside)
         return np.asarray(np.einsum("rcd,rcd->r", rows @ spread, rows))
+
+
+def _largest(cube: Array) -> Array:
+    """The largest entry of every row, without its sign."""
+    return np.asarray(np.abs(cube).reshape(len(cube), -1).max(axis=1, initial=0.0))

@@ -340,34 +340,35 @@ class AskedMatrix(Asked):
             cube = cube - np.expand_dims(summed, axis) if i in chosen else summed
         return cube
 
-    @property
-    def _limit(self) -> float:
-        """What is no more than rounding of the largest entry."""
-        return ROUNDING * float(np.abs(self._cube).max()) * prod(self._cube.shape[2:])
+    @cached_property
+    def _limits(self) -> Array:
+        """What is no more than rounding of the largest entry, of every row."""
+        return ROUNDING * _largest(self._cube) * prod(self._cube.shape[2:])
 
     def require(self) -> None:
         self.require_attributes()
         for width in range(len(self.others) + 1):
             for chosen in combinations(self.others, width):
                 cube = self._residual(chosen)
-                if np.abs(cube).max() <= self._limit:
+                if (_largest(cube) <= self._limits).all():
                     continue
                 for axis, i in enumerate(chosen, 2):
                     basis, along = self.mechanism.basis(i), np.moveaxis(cube, axis, -1)
                     lost = along - along @ basis.recover @ _numbers(basis.measure)
-                    if np.abs(lost).max() > self._limit:
+                    if (_largest(lost) > self._limits).any():
                         raise self.untold(i)
                 self.require_measured(chosen, [self._along(chosen, cube)])
 
     def _along(self, chosen: tuple[int, ...], cube: Array) -> LongRows | None:
         """(rows · numbers of the set) along the attribute, from the part over values."""
+        limits = self._limits
         for axis, i in enumerate(chosen, 2):
-            cube = np.moveaxis(
-                np.tensordot(cube, self.mechanism.basis(i).recover, (axis, 0)), -1, axis
-            )
+            back = self.mechanism.basis(i).recover
+            cube = np.moveaxis(np.tensordot(cube, back, (axis, 0)), -1, axis)
+            limits = np.multiply.outer(limits, np.abs(back).sum(axis=0))
         flat = np.moveaxis(cube, 1, -1)
         flat = flat.reshape(-1, flat.shape[-1])
-        return self.mechanism.rows_of_values(sp.csr_array(flat), self._limit)
+        return self.mechanism.rows_of_values(sp.csr_array(flat), limits.ravel())
 
     def spread(self, block: AnyBlock) -> LongRows | None:
         if not set(block.others) <= set(self.others):
@@ -394,6 +395,11 @@ class AskedMatrix(Asked):
             if rows is not None:
                 total += block.variance(rows).reshape(len(total), -1).sum(axis=1)
         return total
+
+
+def _largest(cube: Array) -> Array:
+    """The largest entry of every row, without its sign."""
+    return np.asarray(np.abs(cube).reshape(len(cube), -1).max(axis=1))
 
 
 def _outer(parts: list[Array]) -> Array:

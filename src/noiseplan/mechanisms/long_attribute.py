@@ -146,10 +146,10 @@ class LongMechanism(AlongAttribute):
         """What rows over the values ask, piece by piece; None where blocks cannot tell."""
 
     @abstractmethod
-    def rows_of_values(self, weights: sp.csr_array, limit: float) -> LongRows | None:
+    def rows_of_values(self, weights: sp.csr_array, limits: Array) -> LongRows | None:
         """Any rows over the values, or over all of them together; None where blocks cannot tell.
 
-        What differs by no more than `limit` is the same.
+        What differs by no more than the limit of its row is the same.
         """
 
     # ------------------------------------------------------------------ answering

@@ -90,3 +90,8 @@ class LongBlock(ABC, Generic[Rows]):
 
 
 AnyBlock = LongBlock[Any]
+
+
+def largest_weights(rows: sp.csr_array) -> Array:
+    """The largest weight of every row, without its sign."""
+    return np.asarray(abs(rows).max(axis=1).toarray()).ravel()

@@ -143,10 +143,10 @@ class SeriesMechanism(LongMechanism):
     def rows_of(self, matrix: Matrix) -> Iterator[SeriesRows | None]:
         return rows_of_matrix(matrix)
 
-    def rows_of_values(self, weights: sp.csr_array, limit: float) -> SeriesRows | None:
+    def rows_of_values(self, weights: sp.csr_array, limits: Array) -> SeriesRows | None:
         size = weights.shape[1]
         bounds = np.array([0, self.values]) if size == 1 else np.arange(size + 1)
-        return Weighted(bounds, weights)
+        return Weighted(bounds, weights, limits)
 
     def listed(self, workload: Workload) -> Iterator[Query]:
         return (query for query in workload if self.unlisted(query) is None)

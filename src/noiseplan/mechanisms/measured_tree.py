@@ -110,10 +110,10 @@ class TreeMechanism(LongMechanism):
     def rows_of(self, matrix: Matrix) -> Iterator[NodeRows | None]:
         return node_rows(matrix, self.tree)
 
-    def rows_of_values(self, weights: sp.csr_array, limit: float) -> NodeRows | None:
+    def rows_of_values(self, weights: sp.csr_array, limits: Array) -> NodeRows | None:
         if weights.shape[1] == 1:  # of all values together
             return NodeRows(0, weights=weights)
-        return by_node(weights, self.tree, limit)
+        return by_node(weights, self.tree, limits)
 
     # ------------------------------------------------------------------ saving
 

@@ -21,7 +21,7 @@ from noiseplan.domain.series import HELD, Series
 from noiseplan.domain.summed_series import JointEstimate, SummedSeries
 from noiseplan.errors import UnanswerableError, remedy
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.long_block import LongBlock
+from noiseplan.mechanisms.long_block import LongBlock, largest_weights
 from noiseplan.mechanisms.series_rows import (
     MOST_WEIGHTS,
     AllRanges,
@@ -150,8 +150,8 @@ class SeriesBlock(LongBlock[SeriesRows]):
         inside = np.searchsorted(rows.bounds, self.bounds[:-1], side="right") - 1
         weights = sp.csr_array(rows.weights[:, inside])
         own = np.searchsorted(self.bounds, rows.bounds[:-1], side="right") - 1
-        lost = abs(weights[:, own] - rows.weights).max()
-        if lost > ROUNDING * abs(rows.weights).max():
+        limits = ROUNDING * largest_weights(rows.weights) if rows.limits is None else rows.limits
+        if (largest_weights(weights[:, own] - rows.weights) > limits).any():
             return None
         return Weighted(self.bounds, weights)
 

@@ -21,6 +21,7 @@ from noiseplan.matrices import (
     RangesMatrix,
     TotalMatrix,
 )
+from noiseplan.matrices.base import Array
 from noiseplan.matrices.composed import stacked_parts
 
 # Rows that are none of these are written down up to so many numbers.
@@ -83,10 +84,15 @@ class AllRanges:
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Weights on the parts of the values between `bounds`, the same for all values of a part."""
+    """Weights on the parts of the values between `bounds`, the same for all values of a part.
+
+    Those of a row that differ by no more than its limit are the same: by rounding of its largest
+    weight, unless rows were computed from larger ones.
+    """
 
     bounds: IntArray
     weights: sp.csr_array
+    limits: Array | None = None
 
     @property
     def count(self) -> int:
@@ -95,7 +101,8 @@ class Weighted:
 
     def part(self, rows: slice) -> Weighted:
         """Some of the rows."""
-        return Weighted(self.bounds, sp.csr_array(self.weights[rows]))
+        limits = None if self.limits is None else self.limits[rows]
+        return Weighted(self.bounds, sp.csr_array(self.weights[rows]), limits)
 
 
 SeriesRows = Spans | AllRanges | Weighted

@@ -134,17 +134,17 @@ class _Span:
                 len(c) * (1 + float(c @ c)) if n in names else float(c @ c)
                 for n, c in centres.items()
             ]
-            largest = float((self.query.joint**2).sum() * np.prod(sizes))
-            return float((self._residual(names) ** 2).sum()) > ROUNDING * largest
+            left = (self._residual(names) ** 2).reshape(self.query.rows, -1).sum(axis=1)
+            return bool((left > ROUNDING * self._lengths() ** 2 * prod(sizes)).any())
         for (name, centre), factor in zip(centres.items(), self.query.matrices(), strict=True):
             size = factor.row_squares()
             if name in names:  # rows that give every value the same weight ask for the sum alone
                 uneven = size - factor.matmul(np.ones((len(centre), 1)))[:, 0] ** 2 / len(centre)
                 if (uneven <= 1e-14 * size).all():
                     return False
-            elif (factor.matmul(centre[:, None]) ** 2).sum() <= (
-                ROUNDING * size.sum() * centre @ centre
-            ):
+            elif (
+                factor.matmul(centre[:, None])[:, 0] ** 2 <= ROUNDING * size * (centre @ centre)
+            ).all():
                 return False
         return True
 

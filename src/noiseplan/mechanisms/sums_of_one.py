@@ -54,9 +54,14 @@ def _along(asked: Matrix | None, told: Matrix) -> sp.csr_array | None:
     if isinstance(told, IdentityMatrix):
         return sp.csr_array(wanted)
     basis: Array = told.dense()
-    sums = np.linalg.lstsq(basis.T, wanted.T)[0].T
-    largest = np.abs(sums).max(initial=0.0)
-    sums[np.abs(sums) <= ROUNDING * largest] = 0.0
-    if np.abs(sums @ basis - wanted).max(initial=0.0) > ROUNDING * np.abs(wanted).max(initial=0.0):
+    sums = np.asarray(np.linalg.lstsq(basis.T, wanted.T)[0].T, dtype=np.float64)
+    sums[np.abs(sums) <= ROUNDING * _largest(sums)] = 0.0
+    if (np.abs(sums @ basis - wanted) > ROUNDING * _largest(wanted)).any():
         return None
     return sp.csr_array(sums)
+
+
+def _largest(rows: Array) -> Array:
+    """The largest number of every row, without its sign: rows of any sizes stand beside each
+    other."""
+    return np.asarray(np.abs(rows).max(axis=1, keepdims=True, initial=0.0))

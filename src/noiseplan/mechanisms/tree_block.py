@@ -44,7 +44,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.matrices.composed import stacked_parts
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.long_answers import ROUNDING
-from noiseplan.mechanisms.long_block import LongBlock
+from noiseplan.mechanisms.long_block import LongBlock, largest_weights
 from noiseplan.noise.law import Noise
 
 # Rows of other matrices over the long attribute are written down up to so many numbers.
@@ -54,12 +54,17 @@ MOST_WEIGHTS: Final = 1 << 24
 @dataclass(frozen=True, eq=False)
 class NodeRows:
     """Rows over the nodes of one level: single nodes, any weights on them, or sums of all nodes up
-    to some."""
+    to some.
+
+    Weights of a row that differ by no more than its limit are the same: by rounding of the largest,
+    unless rows were computed from larger ones.
+    """
 
     level: int
     nodes: IntArray | None = None
     weights: sp.csr_array | None = None
     up_to: IntArray | None = None
+    limits: Array | None = None
 
     @property
     def count(self) -> int:
@@ -78,7 +83,8 @@ class NodeRows:
         if self.up_to is not None:
             return replace(self, up_to=self.up_to[rows])
         assert self.weights is not None
-        return replace(self, weights=sp.csr_array(self.weights[rows]))
+        limits = None if self.limits is None else self.limits[rows]
+        return replace(self, weights=sp.csr_array(self.weights[rows]), limits=limits)
 
     def sparse(self, size: int) -> sp.csr_array:
         """The rows over all nodes of the level."""
@@ -100,16 +106,14 @@ class NodeRows:
             return self
         if self.weights is None:
             return None
-        rows = self
+        weights, limits = self.weights, self.limits
+        limits = ROUNDING * largest_weights(weights) if limits is None else limits
         for at in range(self.level, level, -1):
-            assert rows.weights is not None
-            parent = tree.parents[at - 1]
-            first = rows.weights[:, tree.starts[at - 1]]
-            missed = _largest(first[:, parent] - rows.weights)
-            if (missed > ROUNDING * _largest(rows.weights)).any():
+            first = sp.csr_array(weights[:, tree.starts[at - 1]])
+            if (largest_weights(first[:, tree.parents[at - 1]] - weights) > limits).any():
                 return None
-            rows = NodeRows(at - 1, weights=sp.csr_array(first))
-        return rows
+            weights = first
+        return NodeRows(level, weights=weights, limits=limits)
 
     def down(self, tree: Tree, level: int) -> sp.csr_array:
         """The same over the nodes of a later level: a node is the sum of its children."""
@@ -354,7 +358,7 @@ def _rows_of_part(matrix: Matrix, tree: Tree) -> NodeRows | None:
     if matrix.shape[0] * matrix.shape[1] > MOST_WEIGHTS and group is None:
         return _up_to(matrix, tree)
     rows = sp.csr_array(matrix.dense()) if group is None else _of_groups(group, matrix.shape[0])
-    return by_node(rows, tree, ROUNDING * _largest(rows))
+    return by_node(rows, tree, ROUNDING * largest_weights(rows))
 
 
 def _up_to(matrix: Matrix, tree: Tree) -> NodeRows | None:
@@ -396,14 +400,9 @@ def _of_groups(group: IntArray, count: int) -> sp.csr_array:
     return sp.csr_array(entries, shape=(int(group.max()) + 1, len(group)))[:count]
 
 
-def by_node(rows: sp.csr_array, tree: Tree, limit: float | Array) -> NodeRows | None:
-    """Rows over the values as rows over the last nodes; None where they tell more apart than the
-    limit, one for all rows or for each."""
+def by_node(rows: sp.csr_array, tree: Tree, limits: Array) -> NodeRows | None:
+    """Rows over the values as rows over the last nodes; None where one tells more apart than its
+    limit."""
     weights = sp.csr_array(rows[:, first_of(tree.of_value)])
-    told = (_largest(weights[:, tree.of_value] - rows) <= limit).all()
-    return NodeRows(tree.depth, weights=weights) if told else None
-
-
-def _largest(rows: sp.csr_array) -> Array:
-    """The largest weight of every row, without its sign."""
-    return np.asarray(abs(rows).max(axis=1).toarray()).ravel()
+    told = (largest_weights(weights[:, tree.of_value] - rows) <= limits).all()
+    return NodeRows(tree.depth, weights=weights, limits=limits) if told else None

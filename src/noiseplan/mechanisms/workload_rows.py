@@ -202,8 +202,8 @@ class WorkloadRowsMechanism(Mechanism):
         """max_x Σ_j |(CWe_x)_j|^p / size_j, rounded up; replacing one is at most two of them.
 
         A difference of two numbers of one sign is no larger than the larger of them, so the two
-        squares of rows without negative entries add; else (a − b)² ≤ 2a² + 2b². With Laplace noise
-        it is, over few cells, what the farthest two records are apart.
+        squares of rows without negative entries add; else (a − b)² ≤ 2a² + 2b². Where there are not
+        too many different records to compare, it is what the farthest two are apart.
         """
         self.require_noise(neighbours)
         return {1: self._by_sizes, 2: self._by_squares}[self.noise.power](neighbours)
@@ -211,7 +211,7 @@ class WorkloadRowsMechanism(Mechanism):
     def _by_sizes(self, neighbours: Neighbours) -> float:
         """Of Laplace noise."""
         record = self._added_cost
-        return record if neighbours == "add-remove" else min(2 * record, self._apart(record))
+        return record if neighbours == "add-remove" else min(2 * record, self._apart(2 * record))
 
     def _by_squares(self, neighbours: Neighbours) -> float:
         """Of Gaussian noise."""
@@ -220,20 +220,24 @@ class WorkloadRowsMechanism(Mechanism):
         record = self._added_cost
         if neighbours == "add-remove":
             return record
-        return 2 * record if self._one_sign else 4 * record
+        most = 2 * record if self._one_sign else 4 * record
+        return min(most, self._apart(8 * record))
 
     @property
     def _added_cost(self) -> float:
         return product_up(self._largest_cost, 1 + margin(self.numbers + self.workload.rows))
 
-    def _apart(self, record: float) -> float:
-        """max_{r,s} Σ_j |a_jr − a_js|/b_j, rounded up; infinite where there are many to compare."""
+    def _apart(self, most: float) -> float:
+        """max_{r,s} Σ_j |a_jr − a_js|^p/size_j, rounded up; infinite where there are many to
+        compare. Numbers a that are off by a share of themselves move it by that share of `most`:
+        |a − b| ≤ |a| + |b|, and 2‖a − b‖(‖a‖ + ‖b‖) is at most eight times the dearest record.
+        """
         columns = self.compared_columns()
         if columns is None:
             return inf
-        rounding = margin(self.numbers + self.workload.rows)
-        apart = columns_apart(columns * self._prices[:, None], 1)
-        return product_up(apart + 2 * record * rounding, 1 + rounding)
+        rounding, power = margin(self.numbers + self.workload.rows), self.noise.power
+        apart = columns_apart(columns * self._prices[:, None] ** (1 / power), power)
+        return product_up(apart + most * rounding, 1 + rounding)
 
     def compared_columns(self, most: int = COMPARED_NUMBERS) -> Array | None:
         """What different records change; None where all pairs of them have more numbers."""

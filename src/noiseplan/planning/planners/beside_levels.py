@@ -17,8 +17,8 @@ Along a series a row is the difference of prefix sums, with its steps for a_v. M
 attributes have no such place: they are left out, answered from what the others measure, or planned
 beside it.
 
-What is reached is worked out for the queries as they were asked, and nothing has less than the
-tables have without conditions.
+What is reached is worked out for the queries as they were asked. Neither tables nor conditions have
+less beside each other than alone, which bounds the sum and any norm of both.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from noiseplan.matrices.base import Array
 from noiseplan.matrices.composed import stacked_parts
 from noiseplan.mechanisms.tree_block import groups_of
 from noiseplan.planning import limits
+from noiseplan.planning.alone_bounds import least_sums
 from noiseplan.planning.candidate import NOT_BETTER, TAKEN, WORSE, Candidate, reached
-from noiseplan.planning.certificates import Kept, Optimality, Stated
+from noiseplan.planning.certificates import Stated
 from noiseplan.planning.long_problem import (
     ALONG,
     asked_by_value,
@@ -51,7 +52,7 @@ from noiseplan.planning.long_problem import (
 )
 from noiseplan.planning.objectives import ConvexLoss, TotalVariance
 from noiseplan.planning.planners import level_plans
-from noiseplan.planning.planners.each_alone import GROUPS, Apart, Part, Parts, Solve, parts_by
+from noiseplan.planning.planners.each_alone import GROUPS, Apart, Parts, Solve, parts_by
 from noiseplan.planning.planners.long_plans import LEAST_GAP, LEAST_STEPS, tried
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.table_matrix import norm_power
@@ -364,22 +365,45 @@ class _Search:
         return best
 
     def _known(self, found: Candidate) -> Candidate:
-        """With what is known of the tables or, if they are planned, of the conditions: neither has
-        less beside the other. A loss of one's own is of all queries."""
-        self.apart.plan(self.asked.parts[0])
-        each = [self._kept(found, part) for part in self.apart.known.values()]
-        known: Optimality = max(each, key=lambda kept: kept.lower_bound)
-        if isinstance(self.problem.goal, ConvexLoss):
-            known = Stated(known.lower_bound, gap=1.0)
-        elif self._targeted or not isinstance(self.problem.goal, TotalVariance):
-            known = min(each, key=lambda kept: 1.0 if kept.gap is None else kept.gap)
-        return replace(found, optimality=known)
+        """With what is known of tables and of conditions: neither has less beside the other, so
+        that sums and norms of both have no less than those of the two bounds."""
+        goal, cost = self.problem.goal, found.privacy.pcost
+        each = [self._least(number) / cost for number in (0, 1)]
+        total = sum(self._least_sum(number) for number in (0, 1)) / cost
+        bound = float(np.linalg.norm(each, norm_power(goal)))
+        value = reached(self.problem, found) / (cost if self.problem.priorities is not None else 1)
+        # A loss of one's own is of all queries. Discrete noise of less than one count falls below.
+        gap = 1.0 if isinstance(goal, ConvexLoss) or value <= 0 else max(1.0 - bound / value, 0.0)
+        return replace(found, optimality=Stated(total * (1 - 1e-9), gap=gap))
 
-    def _kept(self, found: Candidate, part: Part) -> Kept:
-        times = part.found.privacy.pcost / found.privacy.pcost
-        value = reached(part.problem, part.found) / reached(self.problem, found)
-        return Kept(part.found.optimality, times, value if self._targeted else value * times)
+    def _least(self, number: int) -> float:
+        """What tables, or conditions, have at least at a cost of one, of what is to be small."""
+        goal, targeted = self.problem.goal, self.problem.priorities is not None
+        if isinstance(goal, TotalVariance) and not targeted:
+            return self._least_sum(number)
+        part = self.asked.parts[number]
+        if number == 0:
+            self.apart.plan(part)
+        known = self.apart.known.get(part)
+        if known is None or known.found.optimality.gap is None:
+            return 0.0
+        value = reached(known.problem, known.found)
+        return (
+            value
+            * (1.0 - known.found.optimality.gap)
+            * (1.0 if targeted else known.found.privacy.pcost)
+        )
 
-    @property
-    def _targeted(self) -> bool:
-        return self.problem.priorities is not None
+    def _least_sum(self, number: int) -> float:
+        """The same of the total variance; of conditions no less than each has alone."""
+        part = self.asked.parts[number]
+        if number == 0:
+            self.apart.plan(part)
+        known = self.apart.known.get(part)
+        least = 0.0
+        if known is not None:
+            least = known.found.optimality.lower_bound * known.found.privacy.pcost
+        if number == 0 or self.problem.faint:
+            return least
+        weights = self.problem.workload.columns.weights / self.problem.design.priorities
+        return max(least, float((least_sums(self.problem) * weights)[list(part)].sum()))

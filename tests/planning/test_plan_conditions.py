@@ -45,3 +45,19 @@ def test_a_loss_of_which_nothing_is_known_is_printed() -> None:
     plan = planned(queries, objective=LOSS)
     assert plan.certify().bound == 0
     assert "no bound of any use is known" in str(plan)
+
+
+@pytest.mark.parametrize("kind", ["categorical", "ordinal"])
+def test_sums_in_order_of_another_attribute_are_no_levels_of_this(kind: str) -> None:
+    """A categorical attribute has no prefix sums, and places in no order are not planned by any."""
+    place = nz.Ordinal(range(8)) if kind == "ordinal" else nz.Categorical([*"abcdefgh"])
+    schema = nz.Schema({"place": place, "day": nz.Ordinal(range(6))})
+    queries = [
+        nz.Query(schema, {"day": nz.Prefix(), "place": VALUE}),
+        nz.Query(schema, {"day": nz.Prefix(), "place": nz.Custom([[1, 0, 0, 1, 0, 1, 0, 0]])}),
+    ]
+    plan = planned(queries)
+    assert np.diag(plan.cost_matrix()).max() <= 2 * BUDGET.rho
+    best = nz.plan(queries, budget=BUDGET, noise="gaussian", planner="optimal")
+    assert plan.certify().bound <= best.total_variance * (1 + 1e-9)
+    assert plan.total_variance <= 1.5 * best.total_variance

@@ -203,7 +203,9 @@ class StandIn:
 
     @cached_property
     def _ordered(self) -> bool:
-        return series_problem(self.tables) is not None
+        """Whether tables ask for sums in order of this attribute, and not of another long one."""
+        found = series_problem(self.tables)
+        return found is not None and found.place == self.place
 
     @cached_property
     def _levels(self) -> list[tuple[Factor, IntArray]]:

@@ -230,7 +230,7 @@ def optimality_words(plan: Plan) -> str:
         best = f"no linear {noise} mechanism has a lower {goal_words(plan)} at this privacy"
         return f"proved{_certified(plan)}: {best}"
     known = known_certificate(plan)
-    if plan.gap is not None and known is not None:
+    if plan.gap is not None and known is not None and known.gap <= SOME_USE:
         what = "cost for these targets" if plan.targets is not None else goal_words(plan)
         best = f"the least {what} of any linear Gaussian mechanism"
         return f"{_within(known.gap)}, compared with {best}"

@@ -204,7 +204,9 @@ class StandIn:
 
     @cached_property
     def _ordered(self) -> bool:
-        return series_problem(self.tables) is not None
+        """Whether tables ask for sums in order of this attribute, and not of another long one."""
+        found = series_problem(self.tables)
+        return found is not None and found.place == self.place
 
     @cached_property
     def _levels(self) -> list[tuple[Factor, IntArray]]:
@@ -295,7 +297,9 @@ class StandIn:
         """What is measured, for the queries as they were asked; refused where it does not tell."""
         figures = RowFigures(self.problem.design, candidate.mechanism)
         figures.require_answers(candidate.mechanism)
-        return replace(candidate, figures=figures)
+        # What is no better for whole levels may be better for what was asked.
+        considered = tuple(each for each in candidate.considered if each[1] != NOT_BETTER)
+        return replace(candidate, figures=figures, considered=considered)
 
 
 def _each_once(
@@ -319,7 +323,7 @@ class _Search:
     def best(self) -> Candidate:
         """One plan where it has hardly more than tables have alone, else the better."""
         one = self.one()
-        if one is not None and (one.optimality.gap or 0.0) <= 1 - limits.WORTH_IT:
+        if one is not None and self._near_tables(one):
             return one
         try:
             two = self._known(self.apart.candidate(self.asked.parts))
@@ -334,6 +338,12 @@ class _Search:
             return replace(one, considered=(*one.considered, (GROUPS, NOT_BETTER)))
         beaten = ((name, WORSE if why == TAKEN else why) for name, why in one.considered)
         return replace(two, considered=((GROUPS, TAKEN), *beaten))
+
+    def _near_tables(self, one: Candidate) -> bool:
+        """Whether tables beside conditions, with a part of the budget, cannot have clearly less."""
+        tables = self.apart.plan(self.asked.parts[0])
+        loss = isinstance(self.problem.goal, ConvexLoss)  # of which tables are planned for the sum
+        return not loss and self._kept(one, tables).value >= limits.WORTH_IT
 
     def one(self) -> Candidate | None:
         """One plan for all; None where it does not tell what is asked."""

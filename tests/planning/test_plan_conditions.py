@@ -61,3 +61,17 @@ def test_sums_in_order_of_another_attribute_are_no_levels_of_this(kind: str) -> 
     best = nz.plan(queries, budget=BUDGET, noise="gaussian", planner="optimal")
     assert plan.certify().bound <= best.total_variance * (1 + 1e-9)
     assert plan.total_variance <= 1.5 * best.total_variance
+
+
+def test_a_set_that_only_rounding_asks_for_is_not_needed() -> None:
+    """The centre of an attribute is orthogonal to its rows, as exactly as all of them tell."""
+    schema = nz.Schema({"a": nz.Ordinal(range(12), missing="none"), "b": nz.Ordinal(range(3))})
+    rows = [[1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 1]]
+    others = [[1, 0, 1], [0, 1, 0], [1, 0, 0], [1, 0, 0]]
+    factors = {"a": nz.Custom(rows), "b": nz.Custom(others)}
+    query = nz.Query(schema, factors, weight=12.14)
+    for noise in ("gaussian", "discrete"):
+        plan = nz.plan([query], budget=nz.zCDP(0.5), noise=noise)
+        exact = np.linalg.pinv(plan.cost_matrix(), hermitian=True)
+        expected = np.diag(query.dense() @ exact @ query.dense().T)
+        np.testing.assert_allclose(plan.variance(query), expected, rtol=1e-6)

@@ -147,8 +147,11 @@ class AskedFactors(Asked):
         return all(self.frame.bases[i].spans(factor) for i, factor in self._factors.items())
 
     def _needs(self, inside: Set) -> bool:
+        # A centre is as exact as all rows together tell.
         squares = zip(self._squares(inside), self._factors.values(), strict=True)
-        return all((found[:, 0] > ROUNDING * f.row_squares()).any() for found, f in squares)
+        return all(
+            (found[:, 0] > ROUNDING * len(found) * f.row_squares()).any() for found, f in squares
+        )
 
     def _squares(self, inside: Set) -> list[Array]:
         """Of every factor, W_iV_iV_iᵀW_iᵀ inside the set and (W_iτ_i)² outside, as columns."""
@@ -229,7 +232,8 @@ class AskedCells(Asked):
 
     def _needs(self, inside: Set) -> bool:
         size = (self._cube**2).reshape(len(self._cube), -1).sum(axis=1)
-        return bool(((self.dense(inside) ** 2).sum(axis=(1, 2)) > ROUNDING * size).any())
+        limit = ROUNDING * len(size) * size
+        return bool(((self.dense(inside) ** 2).sum(axis=(1, 2)) > limit).any())
 
     def over_cells(self, inside: Set) -> Matrix:
         return DenseMatrix(self.dense(inside).reshape(-1, self.frame.cells.size))

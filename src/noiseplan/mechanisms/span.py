@@ -135,17 +135,18 @@ class _Span:
                 for n, c in centres.items()
             ]
             left = (self._residual(names) ** 2).reshape(self.query.rows, -1).sum(axis=1)
-            return bool((left > ROUNDING * self._lengths() ** 2 * prod(sizes)).any())
+            limit = ROUNDING * self.query.rows * prod(sizes)
+            return bool((left > limit * self._lengths() ** 2).any())
         for (name, centre), factor in zip(centres.items(), self.query.matrices(), strict=True):
             size = factor.row_squares()
             if name in names:  # rows that give every value the same weight ask for the sum alone
                 uneven = size - factor.matmul(np.ones((len(centre), 1)))[:, 0] ** 2 / len(centre)
                 if (uneven <= 1e-14 * size).all():
                     return False
-            elif (
-                factor.matmul(centre[:, None])[:, 0] ** 2 <= ROUNDING * size * (centre @ centre)
-            ).all():
-                return False
+            else:  # a centre is as exact as all rows together tell
+                limit = ROUNDING * len(size) * float(centre @ centre)
+                if (factor.matmul(centre[:, None])[:, 0] ** 2 <= limit * size).all():
+                    return False
         return True
 
 

@@ -41,7 +41,7 @@ from noiseplan.mechanisms.tree_block import groups_of
 from noiseplan.planning import limits
 from noiseplan.planning.alone_bounds import least_sums
 from noiseplan.planning.candidate import NOT_BETTER, TAKEN, WORSE, Candidate, reached
-from noiseplan.planning.certificates import Stated
+from noiseplan.planning.certificates import PROVED, Stated
 from noiseplan.planning.long_problem import (
     ALONG,
     asked_by_value,
@@ -343,7 +343,13 @@ class _Search:
         """Whether tables beside conditions, with a part of the budget, cannot have clearly less."""
         tables = self.apart.plan(self.asked.parts[0])
         loss = isinstance(self.problem.goal, ConvexLoss)  # of which tables are planned for the sum
-        return not loss and self._kept(one, tables).value >= limits.WORTH_IT
+        least = self._at_cost_one(tables.problem, tables.found)
+        return not loss and least >= limits.WORTH_IT * self._at_cost_one(self.problem, one)
+
+    def _at_cost_one(self, problem: Problem, found: Candidate) -> float:
+        """What is reached, as targets are compared anyway."""
+        value = reached(problem, found)
+        return value if problem.priorities is not None else value * found.privacy.pcost
 
     def one(self) -> Candidate | None:
         """One plan for all; None where it does not tell what is asked."""
@@ -388,28 +394,21 @@ class _Search:
 
     def _least(self, number: int) -> float:
         """What tables, or conditions, have at least at a cost of one, of what is to be small."""
-        goal, targeted = self.problem.goal, self.problem.priorities is not None
-        if isinstance(goal, TotalVariance) and not targeted:
+        targeted = self.problem.priorities is not None
+        if isinstance(self.problem.goal, TotalVariance) and not targeted:
             return self._least_sum(number)
         part = self.asked.parts[number]
-        if number == 0:
-            self.apart.plan(part)
-        known = self.apart.known.get(part)
-        if known is None or known.found.optimality.gap is None:
+        known = self.apart.plan(part) if number == 0 else self.apart.known.get(part)
+        if known is None:
             return 0.0
-        value = reached(known.problem, known.found)
-        return (
-            value
-            * (1.0 - known.found.optimality.gap)
-            * (1.0 if targeted else known.found.privacy.pcost)
-        )
+        optimality = known.found.optimality
+        gap = PROVED if optimality.proved else optimality.gap
+        return 0.0 if gap is None else (1.0 - gap) * self._at_cost_one(known.problem, known.found)
 
     def _least_sum(self, number: int) -> float:
         """The same of the total variance; of conditions no less than each has alone."""
         part = self.asked.parts[number]
-        if number == 0:
-            self.apart.plan(part)
-        known = self.apart.known.get(part)
+        known = self.apart.plan(part) if number == 0 else self.apart.known.get(part)
         least = 0.0
         if known is not None:
             least = known.found.optimality.lower_bound * known.found.privacy.pcost

@@ -41,6 +41,7 @@ from noiseplan.mechanisms.tree_block import groups_of
 from noiseplan.planning import limits
 from noiseplan.planning.alone_bounds import least_sums
 from noiseplan.planning.candidate import NOT_BETTER, TAKEN, WORSE, Candidate, reached
+from noiseplan.planning.cell_classes import merged_values
 from noiseplan.planning.certificates import PROVED, Stated
 from noiseplan.planning.long_problem import (
     ALONG,
@@ -55,6 +56,7 @@ from noiseplan.planning.planners import level_plans
 from noiseplan.planning.planners.each_alone import GROUPS, Apart, Parts, Solve, parts_by
 from noiseplan.planning.planners.long_plans import LEAST_GAP, LEAST_STEPS, tried
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.smaller_domain import carried
 from noiseplan.planning.table_matrix import norm_power
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.queries import Factor, Identity, Level, Levels, Prefix, Query, Total, Workload
@@ -318,7 +320,20 @@ class _Search:
 
     def __init__(self, asked: StandIn, together: Solve) -> None:
         self.asked, self.problem, self.together = asked, asked.problem, together
-        self.apart = Apart(self.problem, together)
+        self.apart = Apart(self.problem, self._part)
+
+    def _part(self, problem: Problem) -> Candidate:
+        """Tables as they are; conditions over the groups of values that they tell apart."""
+        design, sizes = problem.design, problem.workload.schema.shape
+        roles = enumerate(design.roles.of_attribute.tolist())
+        few = (
+            role >= 0 and design.group_count(role) <= limits.LONG_VALUES < sizes[place]
+            for place, role in roles
+        )
+        if not any(few):
+            return self.together(problem)
+        groups = carried(design, merged_values(design))
+        return groups.back(self.together(groups.forward(problem)))
 
     def best(self) -> Candidate:
         """One plan where it has hardly more than tables have alone, else the better."""

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import noiseplan as nz
 from noiseplan.domain.stacked_rows import StackedRows
-from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
+from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace, _least_rank
 
 SCHEMA = nz.Schema(
     {
@@ -178,3 +178,44 @@ def test_sums_of_rows(space: RowSpace, queries: list[nz.Query], sums: int) -> No
     expected = mix @ covariance @ mix.T
     np.testing.assert_allclose(found.variance(told), np.diagonal(expected), rtol=1e-7)
     np.testing.assert_allclose(found.covariance(told, told), expected, atol=1e-7 * expected.max())
+
+
+FACTORS: list[nz.Factor] = [
+    nz.Identity(),
+    nz.Prefix(),
+    nz.Ranges(),
+    nz.Levels(2),
+    nz.Levels(2, leaves=False, total=False),
+    nz.Custom([[1, 1, 0, 0], [1, 1, 0, 0]]),
+]
+
+
+@pytest.mark.parametrize("missing", [None, "none"])
+@pytest.mark.parametrize("one", FACTORS[:5], ids=str)
+@pytest.mark.parametrize("two", FACTORS[:5], ids=str)
+def test_no_query_has_less_than_its_least_rank(
+    one: nz.Factor, two: nz.Factor, missing: str | None
+) -> None:
+    """Against the rank of its matrix."""
+    sizes = {"a": nz.Ordinal(range(4), missing=missing), "b": nz.Ordinal(range(4))}
+    query = nz.Query(nz.Schema(sizes), {"a": one, "b": two})
+    rank = np.linalg.matrix_rank(query.dense())
+    assert _least_rank(query) <= rank
+    if not isinstance(one, nz.Ranges) and not isinstance(two, nz.Ranges):
+        assert _least_rank(query) == rank
+
+
+def test_rows_of_one_kind_have_a_rank_of_one_at_least() -> None:
+    schema = nz.Schema.from_sizes({"a": 4, "b": 2})
+    assert _least_rank(nz.Query(schema, {"a": FACTORS[5]})) == 1
+    assert _least_rank(nz.Query(schema, ["a", "b"], matrix=np.ones((3, 8)))) == 1
+
+
+def test_a_query_of_higher_rank_is_outside_without_being_written_down() -> None:
+    """Its rows over all attributes would be more numbers than are written down."""
+    schema = nz.Schema.from_sizes({"place": 3000, "age": 60, "sex": 2})
+    either = nz.Workload.predicates(schema, ["place < 10 or age < 18"])
+    space = RowSpace(StackedRows.of(schema, list(either)))
+    assert space.coefficients(nz.Query(schema, ["place", "age", "sex"])) is None
+    again = space.coefficients(either[0])
+    assert again is not None and again.toarray() == pytest.approx(1.0)

@@ -19,8 +19,8 @@ from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.planning import limits
 from noiseplan.planning.candidate import reached
 from noiseplan.planning.planner import FAMILIES
-from noiseplan.planning.planners.beside_levels import StandIn, stand_in
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.stand_ins import StandIn, stand_in
 
 BUDGET = nz.zCDP(0.5)
 VALUE = nz.Identity()
@@ -139,7 +139,8 @@ def test_targets_of_conditions_are_met(long: None, name: str, budget: Any) -> No
     best = nz.plan(workload, noise="gaussian", targets=targets, planner="optimal")
     cost = plan.privacy.pcost * max(ratios)
     assert best.privacy.pcost * (1 - 1e-3) <= cost <= 1.25 * best.privacy.pcost
-    assert plan.certify().bound <= plan.certify().value
+    if budget is None:  # a bound on the cost, which nothing that meets them is below
+        assert plan.certify().bound <= best.certify().value * (1 + 1e-9)
 
 
 def test_groups_that_cross_are_planned_beside_the_tree(long: None) -> None:

@@ -227,6 +227,27 @@ def test_subsets() -> None:
     assert names(workload.subset(range(2))) == ["x", "sex"]
 
 
+def test_subsets_have_no_factors_or_matrices_of_others() -> None:
+    """What is asked stays the same; nobody takes a part of it for more than it is."""
+    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
+    queries = [
+        nz.Query(schema, {"a": nz.Prefix()}, weight=2.0, name="up to a"),
+        nz.Query(schema, ["a", "b"], matrix=np.eye(6)[:2]),
+        nz.Query(schema, {"a": nz.Custom([[1, 0, 1]]), "b": nz.Identity()}),
+        nz.Query(schema, ["a", "b"], matrix=np.eye(6)[3:], name="last"),
+    ]
+    whole = nz.Workload(queries)
+    for chosen in ([0], [3, 0], [2, 1], [0, 2], [3, 1, 2, 0]):
+        part = whole.subset(chosen)
+        matrices = sum(queries[i].joint is not None for i in chosen)
+        factors = {f for i in chosen for f in queries[i].factors.values()}
+        assert len(part.columns.matrices) == matrices
+        assert set(part.columns.distinct) == factors
+        for found, number in zip(part, chosen, strict=True):
+            assert (found.name, found.weight) == (queries[number].name, queries[number].weight)
+            np.testing.assert_array_equal(found.dense(), queries[number].dense())
+
+
 @pytest.mark.parametrize(
     ("positions", "message"),
     [

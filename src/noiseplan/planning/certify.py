@@ -225,10 +225,10 @@ def search_takes_long(plan: Plan) -> bool:
 
     With Gaussian noise, that of a plan that was searched for itself follows from its rows.
     """
-    searched = plan.privacy.laplace or isinstance(plan.optimality, Unstated)
+    bounds = lower_bounds(plan.privacy.law)
+    searched = not bounds.of_rows or isinstance(plan.optimality, Unstated)
     if plan.optimality.known is not None or not searched:
         return False
-    bounds = lower_bounds(plan.privacy.law)
     longest = max((plan.design.group_count(role) for role in plan.design.free), default=0)
     return bounds.prompt < longest <= bounds.searched
 

@@ -23,7 +23,7 @@ from noiseplan.planning.certify import (
     search_takes_long,
 )
 from noiseplan.planning.objectives import Objective, TotalVariance
-from noiseplan.planning.pure_bounds import SharedTables
+from noiseplan.planning.pure_bounds import SharedTables, lower_bounds
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Budget, Guarantee
@@ -133,7 +133,7 @@ class Plan:
         """
         known = self.certificate
         total = isinstance(self.objective, TotalVariance) and self.targets is None
-        if total and not self.privacy.laplace and search_takes_long(self):
+        if total and lower_bounds(self.privacy.law).of_rows and search_takes_long(self):
             return self.certify().bound
         best = self.optimality.lower_bound
         if known is not None and total:

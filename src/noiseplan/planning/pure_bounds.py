@@ -71,6 +71,14 @@ class LowerBounds:
     # minute. Of Gaussian noise on rows that were given, at 256 1.5 s, at two thousand many minutes.
     searched: float = inf
     prompt: float = 256
+    # Whether rows that were searched for tell it, so that it need not be searched for.
+    of_rows: bool = True
+
+    @property
+    def call(self) -> str:
+        """What asks for it: a certificate has the bounds of rows and of levels, if there are any,
+        which are faster."""
+        return "plan.certify()" if self.of_rows else "plan.lower_bound"
 
 
 def lower_bounds(law: Law) -> LowerBounds:
@@ -153,5 +161,7 @@ BY_LAW: Final[dict[Law, LowerBounds]] = {
     "gaussian": LowerBounds(),
     "zcdp": LowerBounds(),
     # Beyond what is searched, a bound would take longer than any plan, and is far from the best.
-    "pure": LowerBounds(laplace_cost, epsilon_at, volume_bound, SEARCHED_VALUES, prompt=800),
+    "pure": LowerBounds(
+        laplace_cost, epsilon_at, volume_bound, SEARCHED_VALUES, 800, of_rows=False
+    ),
 }

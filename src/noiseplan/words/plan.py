@@ -25,6 +25,7 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.plan import total_is_exact
+from noiseplan.planning.pure_bounds import lower_bounds
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
 from noiseplan.texts import counted, duration, error_text, percent, percent_up, shortened
@@ -220,7 +221,7 @@ def optimality_words(plan: Plan) -> str:
         return f"{total}, as the plans it comes from make it"
     if bound_takes_long(plan):
         value = f"{_made_small(plan)} {plan.total_variance:.6g}"
-        call = "plan.lower_bound" if plan.privacy.laplace else "plan.certify()"
+        call = lower_bounds(plan.privacy.law).call
         asked = f"a lower bound may take a minute: {call}, and print again"
         return f"{value}\n{BELOW}{asked}{_among_tables(plan)}"
     if plan.optimal and plan.targets is not None:

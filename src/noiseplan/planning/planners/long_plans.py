@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
@@ -59,6 +60,22 @@ def untried(problem: Problem) -> str | None:
 def tried(problem: Problem) -> bool:
     """Whether a long attribute is planned for what is asked."""
     return problem.planner in NAMES and untried(problem) is None and not problem.strategies
+
+
+def least_meeting(targets: Array, found: Candidate, at: Callable[[float], Candidate]) -> Candidate:
+    """The least cost that is found to meet targets, from what is planned `at` some cost: variances
+    fall about as one over it."""
+    best = None
+    for _ in range(LEAST_STEPS):
+        scale = found.figures.target_scale(targets)
+        if scale <= 1 and (best is None or found.privacy.pcost < best.privacy.pcost):
+            best = found
+        if 1 - LEAST_GAP <= scale <= 1:
+            break
+        found = at(found.privacy.pcost * scale * (1 + LEAST_GAP / 4))
+    if best is None:
+        raise PlanError("no plan was found that meets the targets: this is a bug")
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +140,7 @@ class AlongPlan(ABC):
         """The plan that spends the budget, or meets the targets for the least."""
         cost = self.problem.allowed
         if cost is None:
-            return self._least()
+            return least_meeting(1.0 / self.whole.weights, self._at(1.0), self._at)
         return self._at(cost)
 
     def _at(self, cost: float) -> Candidate:
@@ -134,21 +151,6 @@ class AlongPlan(ABC):
         made = Candidate(problem.name, mechanism, privacy, figures, Stated(0.0))
         taken = ((self.taken, "taken"),)
         return replace(made, optimality=LongOptimality(self, made), considered=taken)
-
-    def _least(self) -> Candidate:
-        """The least cost that is found to meet the targets: variances fall about as one over it."""
-        targets, cost, best = 1.0 / self.whole.weights, 1.0, None
-        for _ in range(LEAST_STEPS):
-            found = self._at(cost)
-            scale = found.figures.target_scale(targets)
-            if scale <= 1 and (best is None or found.privacy.pcost < best.privacy.pcost):
-                best = found
-            if 1 - LEAST_GAP <= scale <= 1:
-                break
-            cost *= scale * (1 + LEAST_GAP / 4)
-        if best is None:
-            raise PlanError("no plan was found that meets the targets: this is a bug")
-        return best
 
     def _mechanism(self, cost: float) -> AlongAttribute:
         """What is measured for this cost; sizes of exact noise are rounded, and the rest is used.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from probes import Probe, limits
 
 import noiseplan as nz
+from long_attributes import planned_as_long
 from noiseplan.mechanisms.crossed import CrossedMechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning import limits as limits_of_plans
@@ -168,7 +168,7 @@ def along(workload: nz.Workload, **how: Any) -> Factory:
     """A plan for levels of an attribute as for a long one."""
 
     def made() -> Any:
-        with mock.patch.object(limits_of_plans, "LONG_VALUES", 3):
+        with planned_as_long(3, limits_of_plans.SERIES_VALUES):
             return nz.plan(workload, **how)
 
     return made
@@ -181,7 +181,7 @@ def levels(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore
         problem = Problem(workload or DETAILED, **how)
         if problem.targets is not None:
             problem = replace(problem, targets=np.full(len(problem.workload), problem.targets))
-        with mock.patch.object(limits_of_plans, "LONG_VALUES", 3):
+        with planned_as_long(3, limits_of_plans.SERIES_VALUES):
             whole = tree_problem(problem)
         assert whole is not None
         found = level_plans.solve(whole)
@@ -195,10 +195,7 @@ def series(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore
     """Prefix sums of an attribute, planned as those of long ones are."""
 
     def made() -> Any:
-        with (
-            mock.patch.object(limits_of_plans, "SERIES_VALUES", 3),
-            mock.patch.object(limits_of_plans, "LONG_VALUES", 3),
-        ):
+        with planned_as_long(3, 3):
             return nz.plan(workload or SUMS, **how)
 
     return made

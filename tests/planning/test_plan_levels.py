@@ -12,6 +12,7 @@ import pytest
 
 import noiseplan as nz
 from depth import depth, seeds
+from long_attributes import planned_as_long
 from noiseplan.counting import CountTensor
 from noiseplan.errors import QueryError, UnanswerableError
 from noiseplan.mechanisms import tree_block
@@ -42,7 +43,7 @@ def groups(of_value: np.ndarray) -> nz.Levels:
 @pytest.fixture
 def short_trees() -> Iterator[None]:
     """Trees for attributes of a few values, whose optimum is known."""
-    with mock.patch.object(limits, "LONG_VALUES", 3):
+    with planned_as_long(3, limits.SERIES_VALUES):
         yield
 
 

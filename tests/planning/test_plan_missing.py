@@ -5,15 +5,14 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
 import noiseplan as nz
+from long_attributes import planned_as_long
 from noiseplan.mechanisms.measured_series import SeriesMechanism
 from noiseplan.mechanisms.measured_tree import TreeMechanism
-from noiseplan.planning import limits
 
 BUDGET = nz.zCDP(0.5)
 VALUE = nz.Identity()
@@ -49,7 +48,7 @@ def sums() -> nz.Workload:
 
 
 def planned(workload: nz.Workload, **how: Any) -> nz.Plan:
-    with mock.patch.multiple(limits, LONG_VALUES=4, SERIES_VALUES=4):
+    with planned_as_long():
         plan = nz.plan(workload, **({"budget": BUDGET} | how))
     kind = SeriesMechanism if workload[0].factors["time"] == nz.Prefix() else TreeMechanism
     assert isinstance(plan.mechanism, kind)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import noiseplan as nz
 from depth import examples, seeds
+from long_attributes import planned_as_long
 from noiseplan.errors import PlanError, StorageError, TooManyValues, UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_series import SeriesMechanism
 from noiseplan.mechanisms.saved import read_mechanism
-from noiseplan.planning import limits
 
 BUDGET = nz.zCDP(0.5)
 VALUE, PREFIX = nz.Identity(), nz.Prefix()
@@ -29,12 +29,8 @@ VALUE, PREFIX = nz.Identity(), nz.Prefix()
 @pytest.fixture
 def short_series() -> Iterator[None]:
     """Series for attributes of a few values, whose optimum is known."""
-    with short():
+    with planned_as_long():
         yield
-
-
-def short() -> Any:
-    return mock.patch.multiple(limits, LONG_VALUES=4, SERIES_VALUES=4)
 
 
 def groups(width: int) -> nz.Levels:
@@ -58,7 +54,7 @@ def sums(seed: int, values: int = 12, ranges: bool = True) -> nz.Workload:
 
 
 def planned(workload: nz.Workload, **how: Any) -> nz.Plan:
-    with short():
+    with planned_as_long():
         plan = nz.plan(workload, **({"budget": BUDGET} | how))
     assert isinstance(plan.mechanism, SeriesMechanism)
     return plan

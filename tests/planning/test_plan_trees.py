@@ -14,6 +14,7 @@ import pytest
 
 import noiseplan as nz
 from depth import seeds
+from long_attributes import planned_as_long
 from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.measured_tree import TreeMechanism
@@ -43,7 +44,7 @@ def groups(of_value: np.ndarray) -> nz.Levels:
 @pytest.fixture
 def short_trees() -> Iterator[None]:
     """Trees for attributes of a few values, whose optimum is known."""
-    with mock.patch.object(limits, "LONG_VALUES", 4):
+    with planned_as_long(series=limits.SERIES_VALUES):
         yield
 
 

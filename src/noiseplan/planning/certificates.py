@@ -177,6 +177,35 @@ class Kept:
         return None if gap is None else max(1.0 - (1.0 - gap) * self.value * (1 - 1e-9), 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Sharper:
+    """What is known of a plan, and what a search for a better one found out: so far the objective
+    may be above the best, and the `total` variance, where that is the objective, is no less."""
+
+    other: Optimality
+    searched: float | None
+    total: float | None = None
+
+    @property
+    def proved(self) -> bool | None:
+        return self.other.proved
+
+    @cached_property
+    def lower_bound(self) -> float:
+        return max(self.other.lower_bound, self.total or 0.0)
+
+    @property
+    def known(self) -> float | None:
+        return None if self.other.known is None else self.lower_bound
+
+    @cached_property
+    def gap(self) -> float | None:
+        other = self.other.gap
+        if other is None:  # of a total variance its bound tells
+            return None if self.total is not None else self.searched
+        return other if self.searched is None else min(other, self.searched)
+
+
 def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> float:
     """The bound at the cost of the noise's variances; `exact`: of integers."""
     design = prepare(workload)

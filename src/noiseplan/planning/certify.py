@@ -41,9 +41,15 @@ from noiseplan.planning.bounds import (
 )
 from noiseplan.planning.certificates import PROVED, Unstated
 from noiseplan.planning.free_split import SEARCH_STEPS, optimise_total
-from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance, WorstVariance
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    PNormVariance,
+    RelativeError,
+    TotalVariance,
+    WorstVariance,
+)
 from noiseplan.planning.planners import tree_plans
-from noiseplan.planning.planners.row_space_plans import affordable_optimum
+from noiseplan.planning.planners.row_space_plans import least_of_any
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.pure_bounds import lower_bounds
 from noiseplan.planning.replaced_split import worst_bound_alone
@@ -62,6 +68,8 @@ from noiseplan.progress import progress
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
 
+# A plan that is known to be so near the best is not looked at any more.
+CLOSE = 1e-3
 # Rows of one table that are looked at one by one.
 MOST_ROWS = 1 << 20
 # No weight is lost for good: a row may come back.
@@ -259,7 +267,10 @@ def certify(plan: Plan) -> Certificate:
     if plan.optimality.proved or plan.optimality.gap is not None:
         assert known is not None
         bound = max(known.bound, plan.optimality.lower_bound) if _of_total(plan) else known.bound
-        return Certificate.of(known.value, bound)
+        found = Certificate.of(known.value, bound)
+        # What a plan was made with may be loose: the optimum tells, where it can be had.
+        sharper = found.gap > CLOSE and not plan.optimality.proved
+        return Certificate.of(known.value, max(bound, _optimum(plan))) if sharper else found
     found = Certificate.of(reached(plan), _bound(plan))
     return found if known is None or found.bound > known.bound else known
 
@@ -296,46 +307,61 @@ def _mean_variances(plan: Plan) -> Array:
 
 def _bound(plan: Plan) -> float:
     """Of the objective, at the plan's privacy."""
+    found = _optimum(plan)
+    if found > 0 or _nothing_to_pay(plan):
+        return found
     goal, neighbours = plan.objective, plan.privacy.neighbours
-    # A person may have the same record so many times, which costs the square of that.
-    people = float(plan.max_rows) ** 2
-    cost = _cost(plan) / people
-    if plan.targets is not None:
-        design = prepare(plan.workload, 1.0 / plan.targets)
-        with one_thread(design):
-            largest = _in_row_space(plan) or norm_bound(design, inf, 1.0, neighbours)
-        scale = plan.target_scale or 1.0
-        # What is met a hair better than asked is no bound on what was asked.
-        largest /= max(scale, 1.0) if plan.budget is None else scale
-        least = lower_bounds(plan.privacy.law).amount(largest, _exact(plan))
-        return float(plan.max_rows) ** plan.privacy.power * least
-    if cost == 0:  # nothing that is asked depends on a record
-        return 0.0
-    if isinstance(goal, ConvexLoss):
-        return _tangent_bound(plan, goal, cost)
-    design = prepare(plan.workload)
+    if plan.targets is None and isinstance(goal, ConvexLoss):
+        return _tangent_bound(plan, goal)
+    design = prepare(plan.workload, None if plan.targets is None else 1.0 / plan.targets)
     with one_thread(design):
-        if isinstance(goal, WorstVariance):
-            return _in_row_space(plan) / cost or norm_bound(design, inf, cost, neighbours)
+        if plan.targets is not None or isinstance(goal, WorstVariance):
+            return _at_the_privacy(plan, norm_bound(design, inf, 1.0, neighbours))
         if isinstance(goal, PNormVariance) and goal.p > 1:
-            return _in_row_space(plan) / cost or norm_bound(design, goal.p, cost, neighbours)
+            return _at_the_privacy(plan, norm_bound(design, goal.p, 1.0, neighbours))
         if isinstance(goal, TotalVariance | PNormVariance):
-            if found := _in_row_space(plan) or _along_attribute(plan):
-                return found / cost
-            with progress("Certifying", SEARCH_STEPS) as advance:
-                rows = optimise_total(design, advance=advance)
-            return total_variance_bound(design, rows, cost, neighbours, THOROUGH)
+            return _at_the_privacy(plan, _along_attribute(plan) or _least_total(design, neighbours))
     return 0.0
 
 
-def _in_row_space(plan: Plan) -> float:
-    """The bound at cost one of the optimum in the row space, where that takes seconds; else 0."""
-    if plan.privacy.neighbours == "replace":
-        return 0.0
+def _nothing_to_pay(plan: Plan) -> bool:
+    """Whether nothing that is asked depends on a record."""
+    return plan.targets is None and _cost(plan) == 0
+
+
+def _at_the_privacy(plan: Plan, least: float) -> float:
+    """What is `least` of the objective at a cost of one, at the plan's; for targets, the cost or ε
+    at which they may be met."""
+    if plan.targets is None:
+        return least / _cost(plan)
+    scale = plan.target_scale or 1.0
+    # What is met a hair better than asked is no bound on what was asked.
+    least /= max(scale, 1.0) if plan.budget is None else scale
+    amount = lower_bounds(plan.privacy.law).amount(least, _exact(plan))
+    return float(plan.max_rows) ** plan.privacy.power * amount
+
+
+def _optimum(plan: Plan) -> float:
+    """The bound by the optimum in the row space, where that is found within a minute; else 0."""
     goal = None if plan.targets is not None else plan.objective
+    outside = plan.privacy.neighbours == "replace" or isinstance(goal, RelativeError)
+    if outside or _nothing_to_pay(plan):
+        return 0.0
+    cost = _cost(plan)
+    if isinstance(goal, ConvexLoss):  # which does not go as one over the cost
+        problem = Problem(plan.workload, zCDP(cost / 2), objective=goal, noise="gaussian")
+        return least_of_any(problem, reached(plan))
     problem = Problem(plan.workload, targets=plan.targets, objective=goal, noise="gaussian")
-    found = affordable_optimum(problem)
-    return 0.0 if found is None else found.bound * (1 - 1e-9)
+    value = reached(plan) if plan.targets is None else plan.target_scale or 1.0
+    with one_thread(problem.design):
+        return _at_the_privacy(plan, least_of_any(problem, cost * value))
+
+
+def _least_total(design: Design, neighbours: str) -> float:
+    """Of the total variance at a cost of one, by splits of the attributes."""
+    with progress("Certifying", SEARCH_STEPS) as advance:
+        rows = optimise_total(design, advance=advance)
+    return total_variance_bound(design, rows, 1.0, neighbours, THOROUGH)
 
 
 def _along_attribute(plan: Plan) -> float:
@@ -353,16 +379,18 @@ def _along_attribute(plan: Plan) -> float:
 
 
 def _cost(plan: Plan) -> float:
-    """Of Gaussian noise of the same variances, at most."""
-    return lower_bounds(plan.privacy.law).cost(plan.privacy.amount, _exact(plan))
+    """Of Gaussian noise of the same variances, at most, to one record: a person may have the same
+    one so many times, which costs the square of that."""
+    found = lower_bounds(plan.privacy.law).cost(plan.privacy.amount, _exact(plan))
+    return found / float(plan.max_rows) ** 2
 
 
 def _exact(plan: Plan) -> bool:
     return plan.noise not in SIMULATED
 
 
-def _tangent_bound(plan: Plan, loss: ConvexLoss, cost: float) -> float:
-    means = _mean_variances(plan)
+def _tangent_bound(plan: Plan, loss: ConvexLoss) -> float:
+    means, cost = _mean_variances(plan), _cost(plan)
     slope = loss.slope(means)
     weights = slope * plan.workload.columns.weights / plan.workload.sizes
     if not (weights > 0).all():

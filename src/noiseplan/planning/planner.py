@@ -168,7 +168,7 @@ class GaussianFamily(Family):
         return None
 
     def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
-        return automatic.or_apart(problem, best, self._part)
+        return automatic.or_apart(problem, automatic.or_optimum(problem, best), self._part)
 
     def _part(self, problem: Problem) -> Candidate:
         return self.together(problem, automatic.PART)

@@ -35,6 +35,7 @@ from noiseplan.planning.candidate import (
     reached,
 )
 from noiseplan.planning.cell_classes import at_least
+from noiseplan.planning.certificates import Sharper
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.free_split import alone
 from noiseplan.planning.limits import BETTER, EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
@@ -74,7 +75,7 @@ MATRIX_CELLS: Final = 1000
 # have in common seldom makes up for that. On cells of tables it does more often, up to 3 times.
 FAR_WORSE, CELLS_FAR_WORSE = 1.5, 4.0
 # Above its bound by more than this, a plan may be far from the best, and that is waited for.
-FAR: Final = 0.1
+FAR: Final = 0.02
 # Cells that faint noise is tried on.
 FAINT_CELLS: Final = 2**20
 # Noise on single rows is what a plan of pure DP is never worse than, but for rounding.
@@ -132,6 +133,17 @@ def solve(problem: Problem, challengers: Challengers | None = None) -> Candidate
         if found is not None and reached(problem, found) < clearly:
             best = _instead(problem, best, name, found)
     return best
+
+
+def or_optimum(problem: Problem, best: Candidate) -> Candidate:
+    """What was planned along a long attribute, or the optimum where the rank is low all the same.
+
+    How near the best such a plan is takes a while to know: first come what costs nothing to see.
+    """
+    looked_at = any(name == "optimal" for name, _ in best.considered)
+    if looked_at or row_space_plans.untried(problem, far=True) is not None:
+        return best
+    return _against(problem, best, "optimal", _row_space(problem, best))
 
 
 def or_apart(
@@ -268,7 +280,19 @@ def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     longer = reason is not None and row_space_plans.untried(problem, far=True) is None
     if reason is not None and not (longer and _far(problem, best)):
         return reason
-    return row_space_plans.clearly_better(problem, _at_the_budget(problem, best)) or NOT_BETTER
+    found = row_space_plans.clearly_better(problem, _at_the_budget(problem, best))
+    return found if isinstance(found, Candidate) else _known_better(problem, best, found)
+
+
+def _known_better(problem: Problem, best: Candidate, least: float) -> Candidate:
+    """The best so far, with what nothing is below, at the budget or at cost one."""
+    value, total = _at_the_budget(problem, best), None
+    if problem.priorities is not None and problem.allowed is None:  # met a hair better than asked
+        value = max(value, best.privacy.pcost)
+    elif problem.priorities is None and isinstance(problem.goal, TotalVariance):
+        total = least * (problem.allowed or 1.0) / best.privacy.pcost
+    gap = max(1.0 - least / value, 0.0) if least > 0 and value > 0 else None
+    return replace(best, optimality=Sharper(best.optimality, gap, total))
 
 
 def _far(problem: Problem, best: Candidate) -> bool:
@@ -403,6 +427,8 @@ def _against(
     """The best so far, or what a challenger found if that is clearly better."""
     if found is None:
         return best
+    if isinstance(found, Candidate) and found.mechanism is best.mechanism:
+        best, found = found, NOT_BETTER  # and it is known how good that is
     if isinstance(found, Candidate):
         try:
             if reached(problem, found) < _family(problem).worth * reached(problem, best):

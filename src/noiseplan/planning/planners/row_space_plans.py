@@ -68,6 +68,8 @@ TOLERANCE, ROOM = 5e-4, 1e-11
 # what is there is far from its bound: then it may be tens of percents away.
 PATIENCE, ROUGH = 5.0, 1e-3
 LONG_PATIENCE, ROUGHER = 20.0, 5e-3
+# Seconds that are waited where nothing but a bound is asked for, and how near it must be.
+FOR_A_BOUND, KNOWN = 60.0, 1e-4
 # And so many times that for single variances, whose search takes so many times longer.
 LONGER: Final = SINGLE_STEPS * SINGLE_CUBES
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
@@ -184,8 +186,9 @@ def untried(problem: Problem, far: bool = False) -> str | None:
     return None
 
 
-def clearly_better(problem: Problem, value: float) -> Candidate | None:
-    """The plan if it is clearly better than one of this value at the budget, or at cost one.
+def clearly_better(problem: Problem, value: float) -> Candidate | float:
+    """The plan if it is clearly better than one of this value at the budget, or at cost one; else
+    what nothing is below (0: nobody knows), at the same.
 
     `value` is the objective of the other plan within `problem.allowed`; for targets without a
     budget, its cost times the largest ratio of a variance to its target. Call it where
@@ -195,9 +198,9 @@ def clearly_better(problem: Problem, value: float) -> Candidate | None:
     search, hopeless = Search(problem), unit * (value - (1.0 - WORTH_IT) * abs(value))
     try:
         found = search.found(ROUGH if search.prompt else ROUGHER, hopeless)
-        return search.made(found) if found.value < hopeless else None
+        return search.made(found) if found.value < hopeless else found.bound / unit * (1 - 1e-9)
     except PlanError:  # weights that differ too much, noise that is too large to be drawn
-        return None
+        return 0.0
 
 
 def affordable_optimum(problem: Problem, patient: bool = False) -> RowSpaceOptimum | None:
@@ -212,6 +215,22 @@ def affordable_optimum(problem: Problem, patient: bool = False) -> RowSpaceOptim
         return Search(problem).found(ROUGH)
     except PlanError:  # weights that differ too much
         return None
+
+
+def least_of_any(problem: Problem, value: float) -> float:
+    """What no plan is below, at cost one (a loss of one's own: at the budget), where that is found
+    within a minute; else 0. The search ends as soon as a plan of this value is known to be the best
+    but for a ten-thousandth.
+    """
+    if _outside(problem) is not None or not problem.design.free:
+        return 0.0
+    search = Search(problem)
+    if _too_large(search.tables, problem) or search.seconds > FOR_A_BOUND:
+        return 0.0
+    try:
+        return search.found(ROUGH, value - KNOWN * abs(value)).bound * (1 - 1e-9)
+    except PlanError:  # weights that differ too much
+        return 0.0
 
 
 def optimum_at_cost_one(

@@ -364,6 +364,7 @@ def agrees(
 # ---------------------------------------------------------------------- other people
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("kind", [*SOURCES, *TEXTS, *SERVERS])
 def test_nobody_else_changes_which_records_of_a_person_are_counted(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -398,6 +399,7 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -427,6 +429,7 @@ def test_floats_of_single_precision_are_spelled_by_it() -> None:
 SINGLES = ("polars", "polars lazy", "pyarrow", "pyarrow reader", "relation", "parquet", "spark")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("kind", "arrow", "value"),
     [

@@ -84,6 +84,7 @@ def test_short_problems_are_left_alone() -> None:
     assert forecast(WORTH_IT - 1, never) is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("factor", [nz.Prefix(), nz.Ranges()], ids=["prefix", "ranges"])
 def test_plans_of_one_long_attribute(factor: nz.Factor) -> None:
     """The plan is the optimum but for whole numbers, says so, and prints however many rows."""

@@ -108,6 +108,7 @@ def test_nearer_where_nodes_are_almost_alike(seed: int) -> None:
     check(*planned(workload, budget=BUDGET), 1.03)
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize(("name", "even"), TRIED[: depth(6, 3)])
 def test_other_objectives(name: str, even: bool) -> None:
@@ -116,6 +117,7 @@ def test_other_objectives(name: str, even: bool) -> None:
     check(own, tree, best, alike if even else unlike)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize(("even", "noise"), [(True, "gaussian"), (False, "discrete")])
 def test_targets_are_met_for_about_the_least(even: bool, noise: Any) -> None:

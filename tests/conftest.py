@@ -1,5 +1,6 @@
 """Before NumPy is imported: one thread for small matrices, or busy machines wait for each other."""
 
+import atexit
 import gc
 import os
 import sys
@@ -58,10 +59,9 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-def pytest_sessionfinish() -> None:
-    gc.unfreeze()  # what is left in the end is taken down as ever
+    # What is left in the end is taken down as ever, but after pytest has looked for garbage five
+    # times: in what tests left, not in what was there before them.
+    atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(trylast=True)  # of what -k and -m leave

@@ -340,6 +340,7 @@ def test_texts_agree_with_the_oracle(
     agrees(kind, values, cap, tmp_path, request)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["pandas", "polars lazy", "pyarrow", "relation"])
 @examples(25, suppress_health_check=FIXTURES)
 @given(values=VALUES, cap=st.integers(1, 2))

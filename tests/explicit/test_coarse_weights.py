@@ -40,6 +40,7 @@ def certified(gram: Array, rows: Array, weights: Array) -> tuple[float, float]:
     return float(np.trace(np.linalg.solve(cost, gram))), float(singular.sum()) ** 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", GRAMS)
 def test_the_optimum_is_reached_in_three_steps(name: str) -> None:
     gram = GRAMS[name]

@@ -234,6 +234,7 @@ def test_few_queries_on_many_types() -> None:
     assert simple.samples() <= min(nz.local.compare(simple.workload, 1.0).values())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("epsilon", "exact"), [(0.001, 1e-6), (0.05, 1e-6), (16.0, 1e-3)])
 def test_digits_are_kept_at_both_ends_of_epsilon(epsilon: float, exact: float) -> None:
     """One type told from another: randomized response, variance 1/(4 sinh²(ε/2)), is optimal."""

@@ -52,6 +52,7 @@ def discrete(workload: nz.Workload, **options: Any) -> nz.Plan:
 # ---------------------------------------------------------------------- exact integers
 
 
+@pytest.mark.few(9)
 @each_workload
 @pytest.mark.parametrize("planner", ["auto", "optimal"])
 def test_measurements_are_exact_integers(name: str, planner: str) -> None:

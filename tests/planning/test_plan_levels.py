@@ -256,6 +256,7 @@ def test_parts_of_children_fit_however_many_they_are(seed: int) -> None:
     np.testing.assert_allclose(parts[own] / total[1], share[own], atol=16 / largest)
 
 
+@pytest.mark.grid
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("weights", [(1e12, 1.0, 1e-12), (1e-30, 1.0, 1.0), (1.0, 1e-8, 1e8)])

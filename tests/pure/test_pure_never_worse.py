@@ -316,6 +316,7 @@ def plain_tables_by_hand(workload: nz.Workload, neighbours: str, score: str) -> 
     return float((each**exponent).sum() ** (1 / exponent))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("score", SCORES)
 def test_shares_of_queries_that_are_planned_alone(score: str) -> None:
     """No other shares of ε are better; tables that share nothing have no more than their own."""

@@ -170,6 +170,7 @@ def test_random_workloads_have_exact_errors(seed: int) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["marginals", "prefix", "joint"])
 def test_continuous_noise_is_a_little_larger_and_as_private(kind: str) -> None:
     discrete = nz.plan(WORKLOADS[kind], budget=nz.PureDP(0.3))

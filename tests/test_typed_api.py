@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from installed import ROOT, bare, distributions, installed
+from installed import ROOT, bare, made
 
 CHECKED = sorted((ROOT / "tests" / "typing").glob("*.py"))
 # Beside what `make types` keeps: files are known by what is in them, wherever they are installed.
@@ -30,9 +30,10 @@ def known_already() -> None:
 
 
 @pytest.mark.timeout(900)  # a type checker that begins with nothing, the first time
-def test_the_public_names_have_the_types_they_should(tmp_path: Path) -> None:
-    _, wheel = distributions(tmp_path / "dist")
-    programs = installed(wheel, tmp_path / "venv")
+def test_the_public_names_have_the_types_they_should(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    programs = made(tmp_path_factory).programs
     known_already()
     options = ["--strict", "--python-executable", str(programs / "python"), "--config-file="]
     done = subprocess.run(

@@ -1,5 +1,6 @@
 """Before NumPy is imported: one thread for small matrices, or busy machines wait for each other."""
 
+import atexit
 import gc
 import os
 import sys
@@ -22,7 +23,7 @@ from pathlib import Path  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from depth import FULL, examples, spread  # noqa: E402
+from depth import FULL, examples, some, spread  # noqa: E402
 
 # The same examples on every run of the same tests, on fast machines and slow ones.
 settings.register_profile("repeatable", examples(100))
@@ -33,7 +34,7 @@ TESTS = Path(__file__).parent
 SLOW = {TESTS / name for name in (TESTS / "slow_files.txt").read_text(encoding="utf-8").split()}
 
 # Files of few tests that take tens of seconds each.
-LONGEST = {"test_site.py", "test_typed_api.py", "test_readme.py", "test_package.py"}
+LONGEST = {"test_site.py", "test_readme.py", "test_package.py"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "grid: a sample of combinations every day (tests/depth.py)")
+    config.addinivalue_line("markers", "few(number): so many of its cases every day")
     gone = sorted(str(path.relative_to(TESTS)) for path in SLOW if not path.exists())
     if gone:
         raise pytest.UsageError(f"tests/slow_files.txt names files that are not there: {gone}")
@@ -57,10 +59,9 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-def pytest_sessionfinish() -> None:
-    gc.unfreeze()  # what is left in the end is taken down as ever
+    # What is left in the end is taken down as ever, but after pytest has looked for garbage five
+    # times: in what tests left, not in what was there before them.
+    atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(trylast=True)  # of what -k and -m leave
@@ -74,15 +75,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def left_out(items: list[pytest.Item]) -> set[pytest.Item]:
-    """The combinations of each marked grid that are for full depth."""
-    grids: dict[tuple[Path, str], list[pytest.Item]] = {}
+    """The combinations of each marked grid, and of each test marked `few`, for full depth."""
+    grids: dict[tuple[Path, str, int | None], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("grid"):
-            grids.setdefault((item.path, item.originalname), []).append(item)
+        few, grid = item.get_closest_marker("few"), item.get_closest_marker("grid")
+        if few or grid:
+            number = few.args[0] if few else None
+            grids.setdefault((item.path, item.originalname, number), []).append(item)
     found = set()
-    for cases in grids.values():
-        kept = set(spread([values_of(item) for item in cases]))
-        found |= {item for place, item in enumerate(cases) if place not in kept}
+    for (_, _, number), cases in grids.items():
+        if number is None:
+            kept = spread([values_of(item) for item in cases])
+        else:
+            kept = some(range(len(cases)), number)
+        found |= set(cases) - {cases[place] for place in kept}
     return found
 
 

@@ -3,7 +3,9 @@
 A test that draws examples, seeds, draws of noise, damaged files or moments to be killed at names
 its number in full; every day it tries fewer of them, always the same ones. A test marked `grid`
 runs for all combinations of its parameters in full, and every day for so many of them that every
-value of every parameter is there. Every test runs at both depths, with one case at least.
+value of every parameter is there. Of cases that take seconds each, marked `few(2)`, two run every
+day, the first and the last; of `few(3)` one between them too. A case that is asked for by name runs
+at any depth. Every test runs at both depths, with one case at least.
 `NOISEPLAN_TEST_DEPTH=full` asks for all: `make thorough` and `.ci/run` set it.
 """
 

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+class Made(NamedTuple):
+    """What a run of the tests makes once."""
+
+    sdist: Path
+    wheel: Path
+    programs: Path
+
+
+def made(factory: pytest.TempPathFactory) -> Made:
+    """Built and installed by whoever asks first, for all workers of a run; others wait."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "installed"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder / "done"
+        if not done.exists():
+            sdist, wheel = distributions(folder / "dist")
+            found = Made(sdist, wheel, installed(wheel, folder / "venv"))
+            done.write_text("\n".join(map(str, found)), encoding="utf-8")
+        return Made(*map(Path, done.read_text(encoding="utf-8").splitlines()))
 
 
 def distributions(folder: Path) -> tuple[Path, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -155,6 +156,17 @@ def test_sampled(a, b, seed, how):
 @pytest.mark.parametrize("a", range(3))
 def test_whole(a, seed):
     pass
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("a", range(7))
+def test_few(a):
+    pass
+
+LONG = pytest.mark.few(1)
+
+@pytest.mark.parametrize("a", ["b", pytest.param("c", marks=LONG), pytest.param("d", marks=LONG)])
+def test_long(a):
+    pass
 """
 
 
@@ -187,14 +199,29 @@ def test_grids_are_sampled_every_day_and_whole_in_full(
     assert len(sampled) == cases
     for value in ("-0-", "-1-", "-2-", "-3-", "1-2", "3-4", "5-6", "x", "y"):
         assert any(value in name.replace("[", "-").replace("]", "-") for name in sampled), value
-    (named,) = collected("test_grid.py::test_sampled[x-3-5-6]")
-    assert named == "test_sampled[x-3-5-6]"
+    few = "0123456" if depth == "full" else "036"
+    assert [n for n in found if n.startswith("test_few")] == [f"test_few[{a}]" for a in few]
+    long = "bcd" if depth == "full" else "bc"
+    assert [n for n in found if n.startswith("test_long")] == [f"test_long[{a}]" for a in long]
+    for name in ("test_sampled[x-3-5-6]", "test_few[4]", "test_long[d]"):
+        assert collected(f"test_grid.py::{name}") == [name]
 
 
 def test_what_proves_contracts_is_never_sampled() -> None:
     """Every kind of mechanism meets every check of conformance every day, and every saved example
-    is read: nothing there is marked."""
+    is read, every attack is tried: nothing there is marked."""
+    whole = [TESTS / "storage" / "test_storage_saved.py", TESTS / "test_attacks.py"]
     for folder in ("conformance", "storage/kinds"):
-        for path in (TESTS / folder).rglob("*.py"):
-            assert "mark.grid" not in path.read_text(encoding="utf-8"), path
-    assert "mark.grid" not in (TESTS / "storage" / "test_storage_saved.py").read_text("utf-8")
+        whole += (TESTS / folder).rglob("*.py")
+    for path in whole:
+        assert not re.search(r"mark\.(grid|few)\b", path.read_text(encoding="utf-8")), path
+
+
+def test_at_least_one_case_runs_every_day() -> None:
+    """Of every test that is marked `few`; numbers are written down where the mark is."""
+    marked = 0
+    for path in TESTS.rglob("test_*.py"):
+        numbers = re.findall(r"@pytest\.mark\.few\(([^)]*)\)", path.read_text(encoding="utf-8"))
+        assert all(int(number) >= 1 for number in numbers), path
+        marked += len(numbers)
+    assert marked > 50

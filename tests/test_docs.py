@@ -28,6 +28,11 @@ import noiseplan
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# Pages whose blocks take seconds.
+LONG = {
+    "aware.md", "census.md", "geography.md", "how-to-choose.md", "local.md", "pure.md",
+    "queries.md", "quickstart.md", "researcher.md",
+}  # fmt: skip
 
 # A reason is part of the mark: <!-- not run: needs a cluster -->
 BLOCK = re.compile(
@@ -59,7 +64,11 @@ def words(text: str) -> list[str]:
     return [" ".join(NUMBER.sub("#", line).split()) for line in text.rstrip().splitlines()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.few(2)] * (page.name in LONG)) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     with chdir(tmp_path):
@@ -91,9 +100,11 @@ def anchors(page: Path) -> set[str]:
 def test_pages_are_found() -> None:
     names = {page.name for page in PAGES}
     assert {"README.md", "quickstart.md", "custodian.md", "researcher.md", "index.md"} <= names
+    assert names >= LONG
     assert len(EXAMPLES) == 5
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_example_runs(example: Path, tmp_path: Path) -> None:
     # One thread: on small matrices BLAS threads cost more than they bring.

@@ -13,7 +13,7 @@ import yaml
 from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 
-from installed import ROOT, bare, distributions, installed
+from installed import ROOT, bare, made
 from noiseplan import __version__
 
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -21,12 +21,12 @@ DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return distributions(tmp_path_factory.mktemp("dist"))
+    return made(tmp_path_factory)[:2]
 
 
 @pytest.fixture(scope="module")
-def programs(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return installed(built[1], tmp_path_factory.mktemp("environment") / "venv")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory).programs
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(built: tuple[Path, Path]) -> None:

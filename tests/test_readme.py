@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a test cannot do again, and why.
 NOT_RUN = {"make test": "it runs this test"}
-LEFT = shutil.ignore_patterns(".*", "__pycache__", "pictures", "out")
+# What was compiled goes along, or each run would compile the package anew.
+LEFT = shutil.ignore_patterns(".*", "build", "dist", "pictures", "out")
 ENVIRONMENT = {
     "python": 'exec "{python}" "$@"',
     "noiseplan": 'exec "{python}" -m noiseplan "$@"',

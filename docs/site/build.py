@@ -1,5 +1,7 @@
 """Build the site: `python docs/site/build.py build/site`, or `make docs`.
 
+Notebooks whose names follow are shown as they are and not run.
+
 The pages are copied to a folder of their own first, with the pictures and files that they link to,
 and the reference is written beside them: building writes nothing into the tree but its result.
 """
@@ -7,9 +9,11 @@ and the reference is written beside them: building writes nothing into the tree 
 from __future__ import annotations
 
 import gc
+import json
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -49,12 +53,21 @@ def _copy(path: Path, folder: Path) -> None:
     shutil.copyfile(path, copied)
 
 
-def build(site: Path) -> int:
+def leave_still(notebook: Path) -> None:
+    """Say in a copy of a notebook that it is not to be run."""
+    held = json.loads(notebook.read_text(encoding="utf-8"))
+    held["metadata"]["mystnb"] = {"execution_mode": "off"}
+    notebook.write_text(json.dumps(held), encoding="utf-8")
+
+
+def build(site: Path, still: Sequence[str] = ()) -> int:
     """Build the site into a folder; the exit code of Sphinx, for which warnings are errors."""
     with TemporaryDirectory(prefix="noiseplan-site-") as temporary:
         source = Path(temporary, "pages")
         source.mkdir()
         stage(source)
+        for name in still:
+            leave_still(source / "examples" / "notebooks" / f"{name}.ipynb")
         built = Path(temporary, "built", "site")  # notebooks leave their outputs beside it
         folders = ["-c", str(HERE), "-d", f"{temporary}/trees", str(source), str(built)]
         code = build_main(["-q", "-b", "html", "--fail-on-warning", *folders])
@@ -66,4 +79,4 @@ def build(site: Path) -> int:
 
 if __name__ == "__main__":
     gc.disable()  # pages stay to the end: to look for garbage takes a third of the time
-    sys.exit(build(Path(sys.argv[1])))
+    sys.exit(build(Path(sys.argv[1]), sys.argv[2:]))

@@ -103,6 +103,7 @@ def test_looking_and_choosing_is_the_plan(noise: str, one: str, two: str) -> Non
         assert (np.abs(away) < 6 * np.sqrt(plans[1].variance(query))).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", NOISE)
 def test_two_steps_have_the_law_of_one(noise: str) -> None:
     plans = [plan("ranges", noise, 0.1), plan("halves", noise, 0.1)]

@@ -36,6 +36,7 @@ def close(found: tuple[np.ndarray, np.ndarray], mean: np.ndarray, cov: np.ndarra
 ASKED = nz.Query(SCHEMA, ["age", "sex"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_the_chosen_release_has_the_plans_law(noise: str) -> None:
     runs = depth(300, 100)
@@ -196,6 +197,7 @@ def test_explicit_matrices_differ_by_no_more_than_the_page_says(seed: int) -> No
             assert (np.abs(really / before - 1) <= 2e-7).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_a_mixture_of_kinds_goes_by_matrices(noise: str) -> None:
     plans = [plan(1, noise=noise), plan(2, factors=MIXED, planner="optimal", noise=noise)]

@@ -67,6 +67,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", CASES)
 def test_spreads_are_those_of_tables_drawn_one_by_one(case: str) -> None:
     look = look_at(CASES[case])

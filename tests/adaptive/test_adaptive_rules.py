@@ -236,7 +236,7 @@ def test_a_region_without_a_total_has_no_end() -> None:
         small_look([3, 4]).recommend(ConfidenceRegion(level=1.0))
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rule", [ConfidenceRegion(), Posterior()])
 @pytest.mark.parametrize("people", [0, 3, 400])
 def test_reasons_agree_with_their_figures(rule: ConfidenceRegion | Posterior, people: int) -> None:

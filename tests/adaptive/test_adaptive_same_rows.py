@@ -49,6 +49,7 @@ def test_what_is_left_costs_the_difference(planner: str) -> None:
     assert together.max() <= many.cost_matrix().max() * (1 + 1e-12)  # rounded to the safe side
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["discrete", "gaussian"])
 @pytest.mark.parametrize("planner", list(KINDS))
 def test_answers_are_those_of_least_squares(planner: str, noise: str) -> None:

@@ -83,6 +83,7 @@ def test_the_file_that_holds_no_others_is_left_out(folder: Path, tmp_path: Path)
     assert "Each holds others too: count the files that devices wrote" in refused
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("one_user", [False, True])
 def test_numbers_are_written_as_the_study_says(
     folder: Path, tmp_path: Path, one_user: bool

@@ -18,6 +18,7 @@ PAGES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_commands_of_the_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
     commands = 0

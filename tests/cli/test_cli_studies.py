@@ -318,6 +318,7 @@ def test_an_interruption_while_it_is_loaded_is_quiet(module: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("module", ["numpy", "noiseplan.schema", "click", "noiseplan.cli"])
 def test_an_interruption_of_the_module_is_quiet(module: str, tmp_path: Path) -> None:
     """`python -m noiseplan` loads the package before its own first line; other errors are shown."""
@@ -339,6 +340,7 @@ def test_an_interruption_of_the_module_is_quiet(module: str, tmp_path: Path) -> 
         assert done.stderr.strip().endswith(told) and bool(done.stderr) == bool(told)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["while counting", "while writing"])
 def test_an_interruption_leaves_nothing_half_written(
@@ -593,6 +595,7 @@ def test_init_refuses(tmp_path: Path, arguments: list[str], code: int, words: st
         assert not Path("s.toml").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_written_and_can_be_planned(name: str, tmp_path: Path) -> None:
     with chdir(tmp_path):

@@ -64,6 +64,7 @@ KINDS = GAUSSIAN | {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_simulated_errors_agree_with_exact_ones(kind: str) -> None:
     """Chance of a false alarm: 8 standard errors for one fixed seed, and 40 runs to the error."""

@@ -129,7 +129,7 @@ def test_blocks_of_any_length_are_counted(
                 np.testing.assert_array_equal(found, brute_force(codes, sizes, table))
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sizes", [(4, 5, 6), (3, 300, 7), (2, 70_000, 3)])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_every_type_of_code_and_several_threads(

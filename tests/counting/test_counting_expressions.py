@@ -110,6 +110,7 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("kind", COLUMNS)
 @examples(25)
 @given(data=st.data(), attribute=attributes())

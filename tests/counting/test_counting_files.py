@@ -141,6 +141,7 @@ class TestFiles:
         table = open_source(tmp_path / "x.parquet", schema).marginals(np.array([[0]]))[0]
         np.testing.assert_array_equal(table, np.histogram(values, edges)[0])
 
+    @pytest.mark.grid
     @pytest.mark.parametrize("ending", ["csv", "parquet"])
     @pytest.mark.parametrize("dated", [False, True], ids=["numbers", "days"])
     def test_thousands_of_bins(self, tmp_path: Path, ending: str, dated: bool) -> None:

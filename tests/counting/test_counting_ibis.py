@@ -81,6 +81,7 @@ def expected_table(codes: NDArray[np.int64], members: list[int]) -> NDArray[np.i
     return table
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rows", [500, 0])
 def test_counts_like_every_other_source(
     database: Any, request: pytest.FixtureRequest, rows: int
@@ -95,6 +96,7 @@ def test_counts_like_every_other_source(
         np.testing.assert_array_equal(counted.marginals(sets)[0], expected_table(codes, members))
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_values_outside_the_schema_are_refused(
     database: Any, request: pytest.FixtureRequest, fault: str
@@ -195,6 +197,7 @@ def test_records_of_nobody_are_refused(bounding: Any) -> None:
     assert "5985" not in str(plain.value)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "uint64"])
 @examples(10)
 @given(data=st.data(), attribute=attributes())

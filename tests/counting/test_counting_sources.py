@@ -182,6 +182,7 @@ SOURCES: dict[str, tuple[str, Callable[[dict[str, list[Any]], Path], Any]]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rows", [500, 0])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_source_counts_alike(kind: str, rows: int, tmp_path: Path) -> None:
@@ -218,6 +219,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", [kind for kind in SOURCES if kind != "codes"])
 def test_values_outside_the_schema_are_refused(kind: str, fault: str, tmp_path: Path) -> None:

@@ -340,6 +340,7 @@ def test_texts_agree_with_the_oracle(
     agrees(kind, values, cap, tmp_path, request)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["pandas", "polars lazy", "pyarrow", "relation"])
 @examples(25, suppress_health_check=FIXTURES)
 @given(values=VALUES, cap=st.integers(1, 2))
@@ -364,6 +365,7 @@ def agrees(
 # ---------------------------------------------------------------------- other people
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("kind", [*SOURCES, *TEXTS, *SERVERS])
 def test_nobody_else_changes_which_records_of_a_person_are_counted(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -398,6 +400,7 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -427,6 +430,7 @@ def test_floats_of_single_precision_are_spelled_by_it() -> None:
 SINGLES = ("polars", "polars lazy", "pyarrow", "pyarrow reader", "relation", "parquet", "spark")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("kind", "arrow", "value"),
     [

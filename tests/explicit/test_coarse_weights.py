@@ -40,6 +40,7 @@ def certified(gram: Array, rows: Array, weights: Array) -> tuple[float, float]:
     return float(np.trace(np.linalg.solve(cost, gram))), float(singular.sum()) ** 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", GRAMS)
 def test_the_optimum_is_reached_in_three_steps(name: str) -> None:
     gram = GRAMS[name]
@@ -84,6 +85,7 @@ def test_short_problems_are_left_alone() -> None:
     assert forecast(WORTH_IT - 1, never) is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("factor", [nz.Prefix(), nz.Ranges()], ids=["prefix", "ranges"])
 def test_plans_of_one_long_attribute(factor: nz.Factor) -> None:
     """The plan is the optimum but for whole numbers, says so, and prints however many rows."""

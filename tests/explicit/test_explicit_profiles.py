@@ -186,6 +186,7 @@ def test_the_published_hessian_is_another() -> None:
     np.testing.assert_allclose(point.hessian_times(x), bend, atol=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("conjugate_steps", "newton_tolerance", "low", "high"),
     [(5, 1e-3, 4.468, 4.482), (5, 1e-5, 4.4579, 4.4583), (50, 1e-5, 4.45786, 4.4580)],

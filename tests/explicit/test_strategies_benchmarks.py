@@ -21,6 +21,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", TABLES)
 def test_every_value_is_met(name: str) -> None:
     table = TABLES[name]()

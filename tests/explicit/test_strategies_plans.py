@@ -324,6 +324,7 @@ def test_products_are_kept_on_disk(integer: bool, scale: float | None) -> None:
             read_mechanism(broken, arrays, mechanism.schema)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("planner", ["identity", "wavelet", "hierarchical", "hierarchical-8"])
 def test_large_domains_go_by_transforms(planner: str, tmp_path: Path) -> None:
     """64 × 64 × 5 cells: no matrix over them is ever written."""

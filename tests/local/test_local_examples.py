@@ -197,6 +197,7 @@ def test_largest_row_variance() -> None:
     assert histogram_size(8, 1.0) == 2
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("n", "epsilon", "samples"),
     [

@@ -80,6 +80,7 @@ def test_exact_optimum_of_eight_types(name: str, epsilon: float) -> None:
     assert plan.lower_bound <= plan.average_variance * (1 + 1e-12)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", EXACT_16)
 def test_exact_optimum_of_sixteen_types(name: str) -> None:
     expected, tolerance = EXACT_16[name]
@@ -167,6 +168,7 @@ def test_the_saddle_is_certified() -> None:
 # ------------------------------------------------------------------------------ published figures
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("n", "name"), BEST)
 def test_best_known_figures_are_reached(n: int, name: str) -> None:
     plan = nz.local.plan(workload(name, n), 1.0)
@@ -232,6 +234,7 @@ def test_few_queries_on_many_types() -> None:
     assert simple.samples() <= min(nz.local.compare(simple.workload, 1.0).values())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("epsilon", "exact"), [(0.001, 1e-6), (0.05, 1e-6), (16.0, 1e-3)])
 def test_digits_are_kept_at_both_ends_of_epsilon(epsilon: float, exact: float) -> None:
     """One type told from another: randomized response, variance 1/(4 sinh²(ε/2)), is optimal."""
@@ -390,6 +393,7 @@ def test_more_rounds_are_no_worse() -> None:
     assert values[1] < values[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_many_types_are_left_to_descents(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """As beyond 300 types, where rows are not taken apart; with few types, to be quick."""

@@ -232,6 +232,7 @@ def explicit_chances(plan: nz.local.LocalPlan) -> dict[bytes, np.ndarray]:
     return chances
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("factor", [nz.Identity(), nz.Prefix()], ids=["histogram", "prefix"])
 def test_draws_follow_their_chances_for_every_type(mechanism: str, factor: nz.Factor) -> None:

@@ -145,6 +145,7 @@ def test_matrices_are_answered_as_by_least_squares(kind: str, seed: int) -> None
     np.testing.assert_allclose(mechanism.covariance(query, other), both[:3, 2:], atol=1e-9)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("small", [1.0, 1e-6, 1e-9, 1e-11, 1e-14])
 @pytest.mark.parametrize("untold", UNTOLD)
 @pytest.mark.parametrize("kind", MADE)

@@ -41,6 +41,7 @@ def new_queries() -> list[nz.Query]:
     ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_wide_and_narrow_are_the_same_plan(

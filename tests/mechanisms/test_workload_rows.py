@@ -152,6 +152,7 @@ def test_the_cost_is_that_of_the_dearest_record(
     assert probed_cost([mechanism], "add-remove") <= mechanism.record_cost("add-remove")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("few", [True, False], ids=["compared", "too many to compare"])
 @pytest.mark.parametrize("signs", ["one sign", "both signs", "mixed"])
 def test_replacing_a_record_with_gaussian_noise(

@@ -132,6 +132,7 @@ def words_of(sampler: CoarseFine, looks: np.ndarray, remainder: int) -> list[byt
     return [words.astype(f"<u{bits // 8}").tobytes()]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("cell", "place"), [*((c, p) for c in (0, 1, 40, 200) for p in (0, 1, 2)), (1500, 1)]
 )

@@ -40,6 +40,7 @@ SCALES = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("variance", VARIANCES, ids=str)
 def test_the_law_of_the_gaussian(variance: Fraction) -> None:
     sample = discrete_gaussian(variance, COUNT, source=SeededSource(1))
@@ -68,6 +69,7 @@ def test_narrow_laws_in_limbs_are_the_same_draws() -> None:
         np.testing.assert_array_equal(drawn.numbers(), expected)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_the_law_of_the_laplace(scale: Fraction) -> None:
     sample = discrete_laplace(scale, COUNT, source=SeededSource(2))
@@ -146,6 +148,7 @@ WAYS: dict[str, Callable[[Fraction, int, Source], Ints]] = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("variance", [Fraction(7, 3), Fraction(300), Fraction(2**18 + 1, 8)])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_has_the_law(way: str, variance: Fraction) -> None:

@@ -52,6 +52,7 @@ def discrete(workload: nz.Workload, **options: Any) -> nz.Plan:
 # ---------------------------------------------------------------------- exact integers
 
 
+@pytest.mark.few(9)
 @each_workload
 @pytest.mark.parametrize("planner", ["auto", "optimal"])
 def test_measurements_are_exact_integers(name: str, planner: str) -> None:
@@ -266,7 +267,7 @@ def value(plan: nz.Plan, objective: str) -> float:
 COSTLY = [name for name in WORKLOADS if name not in ("only one value", "contrasts only")]
 
 
-@pytest.mark.grid
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", COSTLY)
 @pytest.mark.parametrize(
     ("objective", "neighbours"),
@@ -344,7 +345,7 @@ def test_the_fewest_bits_that_do() -> None:
 # ---------------------------------------------------------------------- errors as they are
 
 
-@pytest.mark.grid
+@pytest.mark.few(3)
 @each_neighbours
 @each_workload
 @pytest.mark.parametrize("rho", [0.05, 40.0])
@@ -395,6 +396,7 @@ def released_errors(plan: nz.Plan) -> np.ndarray:
     return (np.array(answers) - truth) @ PAIRS.T
 
 
+@pytest.mark.few(1)
 @each_neighbours
 def test_released_answers_have_the_stated_errors(neighbours: str) -> None:
     """500 releases: bias and variance of each row, and of each sum of two rows.
@@ -473,7 +475,7 @@ class SumLaw:
         return -RELEASES * float(found.fun)
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("rho", "planner"), [(30.0, "residual"), (6.0, "auto")])
 @each_neighbours
 def test_faint_noise_has_its_law(neighbours: str, rho: float, planner: str) -> None:

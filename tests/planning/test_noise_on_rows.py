@@ -42,7 +42,7 @@ def by_hand(workload: nz.Workload, power: int) -> float:
     return float((rows**0.5).sum() ** 2 if power == 2 else 2 * np.cbrt(rows).sum() ** 3)
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", range(3))
 @pytest.mark.parametrize("budget", [HALF, PURE])
 def test_two_resolutions_are_no_worse_than_noise_on_each_table(

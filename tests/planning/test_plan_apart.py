@@ -102,7 +102,7 @@ def test_a_long_attribute_crossed_is_never_worse_than_each_alone(score: str, noi
     assert plan.considered[0][0] in TAKEN
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workload", [BESIDE, CROSSED], ids=["matrix", "series"])
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_targets_are_met_for_no_more_than_the_sum_of_each(
@@ -156,6 +156,7 @@ def test_no_record_pays_more_than_is_promised(people: int) -> None:
         assert plan.privacy.pcost == pytest.approx(sum(each) * people**2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workload", [BESIDE, CROSSED], ids=["matrix", "series"])
 def test_bounds_of_the_plan_that_was_beaten_are_kept(workload: nz.Workload, tmp_path: Path) -> None:
     """A bound is about the workload, whoever worked it out."""
@@ -186,7 +187,7 @@ def test_ordinary_plans_are_not_planned_apart() -> None:
     ]
     goals = [(w, nz.TotalVariance()) for w in usual] + [(usual[2], nz.WorstVariance())]
     with mock.patch.object(each_alone.Apart, "plan", side_effect=AssertionError):
-        for workload, goal in goals:
+        for workload, goal in some(goals, 2):
             plan = nz.plan(workload, budget=BUDGET, objective=goal)
             assert not {name for name, _ in plan.considered} & set(TAKEN)
 

@@ -75,7 +75,7 @@ def of_least_squares(plan: nz.Plan, workload: nz.Workload) -> list[np.ndarray]:
 # ---------------------------------------------------------------------- what is planned
 
 
-@pytest.mark.grid
+@pytest.mark.few(3)
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_near_the_optimum_and_never_below_its_bound(long: None, name: str, goal: Any) -> None:
@@ -109,6 +109,7 @@ def test_the_optimum_is_taken_or_known_where_the_rank_is_low(name: str, goal: An
     assert np.diagonal(plan.cost_matrix()).max() <= 2 * BUDGET.rho * (1 + 1e-9)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("budget", [None, BUDGET], ids=str)
 @pytest.mark.parametrize("name", ["a county", "some of each"])
 def test_targets_have_the_least_cost_or_know_how_near_it_is(name: str, budget: Any) -> None:
@@ -126,6 +127,7 @@ def test_targets_have_the_least_cost_or_know_how_near_it_is(name: str, budget: A
     assert 0.98 * least <= told.bound * scale <= least * (1 + 1e-6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("name", ["a county", "every county", "tracts", "places"])
 def test_errors_are_those_of_least_squares(long: None, name: str, noise: str) -> None:
@@ -136,6 +138,7 @@ def test_errors_are_those_of_least_squares(long: None, name: str, noise: str) ->
         np.testing.assert_allclose(plan.variance(query), expected, rtol=1e-6)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_a_condition_costs_the_tables_hardly_anything(long: None, name: str) -> None:
     """Beside some fifty rows of tables, a few more."""
@@ -159,6 +162,7 @@ def test_conditions_on_places_in_order(long: None, condition: str) -> None:
     assert plan.total_variance <= 1.1 * best.value
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("budget", [None, BUDGET], ids=str)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_targets_of_conditions_are_met(long: None, name: str, budget: Any) -> None:
@@ -242,6 +246,7 @@ def asked_as(workload: nz.Workload, goal: Any = None, targets: Any = None) -> St
     return found
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("goal", [*GOALS[:3], nz.PNormVariance(1.7)], ids=str)
 @pytest.mark.parametrize("name", ["a county", "every county", "places"])
 def test_whole_levels_count_for_what_they_stand_for(name: str, goal: Any) -> None:

@@ -83,6 +83,7 @@ LOW_RANK: list[tuple[Rows, Rows]] = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("number", range(len(LOW_RANK)))
 def test_one_product_of_low_rank_is_planned_optimally(number: int, noise: str) -> None:

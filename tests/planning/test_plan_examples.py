@@ -189,6 +189,7 @@ def data_schema(name: str) -> nz.Schema:
     return nz.Schema.from_sizes({f"a{i}": n for i, n in enumerate(DATA[name])})
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", DATA)
 def test_marginals_of_the_paper(name: str) -> None:
     schema = data_schema(name)
@@ -202,6 +203,7 @@ def test_marginals_of_the_paper(name: str) -> None:
         assert plan.optimal, k
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("d", "rmse", "worst"),
     [(2, 1.3791, 3.3058), (10, 9.3481, 105.0308), (20, 26.9168, 768.9414),
@@ -246,6 +248,7 @@ PREFIXES = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("d", "n", "k", "upright", "oblique"), PREFIXES)
 def test_all_prefix_tables(d: int, n: int, k: int, upright: float, oblique: float) -> None:
     """Tables 12–14, and section 4 of the design of the residual family."""
@@ -258,6 +261,7 @@ def test_all_prefix_tables(d: int, n: int, k: int, upright: float, oblique: floa
     assert plan.rmse < upright
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("k", "oblique"), [(1, 3.063), (2, 5.816), (3, 7.300), (None, 7.562)])
 def test_mixed_tables_of_cps(k: int | None, oblique: float) -> None:
     schema = data_schema("CPS")

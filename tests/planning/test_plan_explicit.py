@@ -91,6 +91,7 @@ def square_loss(v: Array) -> float:
     return float((v**2).sum())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_objective_by_a_convex_solver(name: str, noise: str) -> None:

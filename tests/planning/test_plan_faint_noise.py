@@ -67,6 +67,7 @@ def test_no_worse_than_noise_on_each_table_or_each_cell(name: str, weight: float
         assert plan.privacy.rho <= rho
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("name", [n for n in WORKLOADS if WORKLOADS[n][0] is SMALL])
 def test_what_faint_noise_costs(name: str, neighbours: str) -> None:

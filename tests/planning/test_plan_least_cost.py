@@ -92,6 +92,7 @@ def reached(plan: nz.Plan, objective: nz.Objective) -> float:
     return float(rows.sum())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("planner", ["auto", "residual+"])
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 def test_bounds_are_met_by_every_row_at_the_least_cost(

@@ -109,6 +109,7 @@ def test_nearer_where_nodes_are_almost_alike(seed: int) -> None:
     check(*planned(workload, budget=BUDGET), 1.03)
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize(("name", "even"), TRIED[: depth(6, 3)])
 def test_other_objectives(name: str, even: bool) -> None:
@@ -117,6 +118,7 @@ def test_other_objectives(name: str, even: bool) -> None:
     check(own, tree, best, alike if even else unlike)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize(("even", "noise"), [(True, "gaussian"), (False, "discrete")])
 def test_targets_are_met_for_about_the_least(even: bool, noise: Any) -> None:
@@ -255,6 +257,7 @@ def test_parts_of_children_fit_however_many_they_are(seed: int) -> None:
     np.testing.assert_allclose(parts[own] / total[1], share[own], atol=16 / largest)
 
 
+@pytest.mark.grid
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("weights", [(1e12, 1.0, 1e-12), (1e-30, 1.0, 1.0), (1.0, 1e-8, 1e8)])

@@ -197,6 +197,7 @@ def test_objectives_say_their_names() -> None:
     assert nz.WorstVariance() == nz.WorstVariance()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("objective", [nz.WorstVariance(), nz.PNormVariance(4)])
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_rows_of_zeros_and_sets_that_nobody_needs(objective: nz.Objective, noise: str) -> None:

@@ -44,6 +44,7 @@ def small(sizes: dict[str, int], *factors: dict[str, nz.Factor]) -> nz.Workload:
     return nz.Workload([nz.Query(schema, f) for f in factors])
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_plan_against_dense_formulas(kind: str, seed: int) -> None:
     workload = make(kind, seed)
@@ -80,6 +81,7 @@ def test_plan_against_dense_formulas(kind: str, seed: int) -> None:
     assert plan.worst_variance == pytest.approx(worst, rel=1e-9)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_plan_against_the_convex_optimum(kind: str, seed: int) -> None:
     workload = make(kind, seed)

@@ -231,6 +231,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_blocks_for_pairs_are_near_the_optimum(name: str) -> None:
     sizes, tables, most = PRODUCTS[name]

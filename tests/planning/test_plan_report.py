@@ -97,6 +97,7 @@ MANY = nz.Workload.marginals(
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("workload", "how", "said"),
     [

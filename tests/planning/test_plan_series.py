@@ -196,6 +196,7 @@ def test_near_the_optimum_and_never_below_its_own_bound(seed: int) -> None:
     assert plan.total_variance == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "goal",
     [

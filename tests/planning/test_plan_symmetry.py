@@ -51,6 +51,7 @@ def norm_of_rows(plan: nz.Plan, p: float) -> float:
     return float(np.linalg.norm(np.concatenate(rows), p))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("number", range(len(SHARED)))
 def test_sharing_changes_nothing(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All attributes on their own, or roles shared: the same least variance."""

@@ -53,6 +53,7 @@ def test_targets_within_a_budget_scale_together(seed: int) -> None:
     assert plan.privacy.within(budget)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])
 def test_targets_within_any_budget_are_met_as_well_as_by_the_optimum(rho: float) -> None:
     """Several factors, where the optimum is clearly better: what is taken has no unit."""

@@ -224,6 +224,7 @@ def test_near_the_optimum_and_never_below_its_own_bound(seed: int, even: bool) -
     assert plan.lower_bound == pytest.approx(plan.certify().bound, rel=1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize(
     "goal",
@@ -246,6 +247,7 @@ def test_other_objectives(goal: nz.Objective) -> None:
     assert plan.certify().gap <= 0.12
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_targets_are_met_for_about_the_least(noise: str) -> None:
@@ -345,6 +347,7 @@ COARSE: list[tuple[nz.PureDP | nz.zCDP, Literal["add-remove", "replace"]]] = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("budget", "neighbours"), COARSE)
 def test_coarse_levels_of_a_long_attribute_are_planned_over_their_groups(
     budget: nz.PureDP | nz.zCDP, neighbours: Literal["add-remove", "replace"]
@@ -504,6 +507,7 @@ def test_the_bound_on_what_targets_cost_is_no_more_than_that() -> None:
     assert found.bound <= 1 / 2.5 <= found.value * (1 + 1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize(
     "function",

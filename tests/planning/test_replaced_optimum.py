@@ -422,6 +422,7 @@ def test_too_many_cells_for_pairs() -> None:
         )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("planner", ["auto", "optimal", "eigen"])
 def test_what_is_released_has_the_errors_that_are_stated(planner: str, tmp_path: Path) -> None:
     """Measured many times; and a plan that is read back is priced the same."""

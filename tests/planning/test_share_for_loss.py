@@ -57,6 +57,7 @@ def test_the_optimum_is_that_of_a_solver(shape: tuple[int, int, int], seed: int,
     assert spend(privacy, share.sigma2) <= 1 + 1e-12
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", LOSSES)
 def test_few_rounds_are_needed_and_none_is_believed(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -99,6 +99,7 @@ def test_one_table_is_measured_where_it_tells_all() -> None:
     assert plan.total_variance <= 16 * (1 + 1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("sizes", "k"), [([3] * 7, 2), ([2] * 9, 3), ([2, 3, 4, 5, 6, 7], 2)])
 def test_merged_tables_cover_what_is_asked(sizes: list[int], k: int) -> None:
     design = prepare(marginals(sizes, k), share=False)

@@ -188,6 +188,7 @@ def test_squared_singular_values_are_no_bound() -> None:
 # ---------------------------------------------------------------------- the exact ε program
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("rows", "factor", "known", "near"),
     [

@@ -78,7 +78,7 @@ def by_hand(workload: nz.Workload, epsilon: float, neighbours: str, score: str) 
     return float(np.linalg.norm(each * 2 * b**2, power))
 
 
-@pytest.mark.grid
+@pytest.mark.few(2)
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 @pytest.mark.parametrize("seed", seeds(12))
 def test_never_worse_than_any_planner_nor_noise_on_each_table(seed: int, neighbours: str) -> None:
@@ -107,7 +107,7 @@ CELLS_AND_ROWS = nz.Workload(
 )
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 @pytest.mark.parametrize("score", SCORES)
 def test_cells_of_one_table_beside_rows_of_another(score: str, neighbours: str) -> None:
@@ -316,6 +316,7 @@ def plain_tables_by_hand(workload: nz.Workload, neighbours: str, score: str) -> 
     return float((each**exponent).sum() ** (1 / exponent))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("score", SCORES)
 def test_shares_of_queries_that_are_planned_alone(score: str) -> None:
     """No other shares of ε are better; tables that share nothing have no more than their own."""
@@ -343,7 +344,7 @@ def test_shares_of_queries_that_are_planned_alone(score: str) -> None:
             assert value(moved * costs.sum() / moved.sum()) >= at_best * (1 - 1e-9)
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("noise", ["laplace", "discrete"])
 def test_queries_that_no_record_changes_take_no_share(score: str, noise: str) -> None:
@@ -383,7 +384,7 @@ def test_the_total_of_many_cells_is_public_where_records_are_replaced() -> None:
     assert min(each.record_cost("add-remove") for each in plan.mechanism.mechanisms) > 0.01
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", ["laplace", "discrete"])
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_queries_planned_alone_where_they_are_too_many_together(
@@ -415,7 +416,7 @@ TABLES = nz.Workload(
 )
 
 
-@pytest.mark.grid
+@pytest.mark.few(2)
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 @pytest.mark.parametrize("score", SCORES)
 def test_never_worse_than_the_best_plan_of_each_table(score: str, neighbours: str) -> None:
@@ -433,7 +434,7 @@ def test_never_worse_than_the_best_plan_of_each_table(score: str, neighbours: st
     assert SCORES[score](every(plan)) <= apart * (1 + 1e-3)
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", ["laplace", "discrete"])
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_matrices_of_tables_cost_and_err_as_they_say(neighbours: str, noise: str) -> None:

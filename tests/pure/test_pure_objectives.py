@@ -71,7 +71,7 @@ class ByHand:
         return result
 
 
-@pytest.mark.grid
+@pytest.mark.few(2)
 @pytest.mark.parametrize("limited", [False, True], ids=["", "limits lowered"])
 @pytest.mark.parametrize(("noise", "epsilon"), [("discrete", 1.0), ("discrete", 5), ("laplace", 1)])
 @pytest.mark.parametrize("seed", range(depth(4, 2)))
@@ -109,7 +109,7 @@ def plans_of(factor: nz.Factor) -> dict[str, nz.Plan]:
     }
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("factor", [nz.Identity(), nz.Prefix()], ids=["values", "prefix"])
 def test_every_objective_is_served_best_by_its_own_plan(objective: str, factor: nz.Factor) -> None:
@@ -150,6 +150,7 @@ def test_loss_of_ones_own_against_a_solver() -> None:
     assert found == pytest.approx(best, rel=2e-3)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("target", "noise"), [(0.5, "discrete Laplace"), (300.0, "discrete Laplace"), (1.0, "laplace")]
 )

@@ -123,6 +123,7 @@ def test_without_noise_answers_are_exact(planned) -> None:
         )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("planner", ["identity", "p-identity", "tree", "wavelet", "matrix"])
 def test_planners_by_name(planner: str) -> None:
     plan = nz.plan(WORKLOADS["prefix"], budget=nz.PureDP(1.0), planner=planner)
@@ -169,6 +170,7 @@ def test_random_workloads_have_exact_errors(seed: int) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["marginals", "prefix", "joint"])
 def test_continuous_noise_is_a_little_larger_and_as_private(kind: str) -> None:
     discrete = nz.plan(WORKLOADS[kind], budget=nz.PureDP(0.3))
@@ -179,6 +181,7 @@ def test_continuous_noise_is_a_little_larger_and_as_private(kind: str) -> None:
     assert "for simulation" in release.brand
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", ["marginals", "one-way", "prefix", "joint", "binary"])
 def test_replaced_records_cost_no_more_than_is_stated(kind: str, tmp_path: Path) -> None:
     plan = nz.plan(WORKLOADS[kind], budget=nz.PureDP(1.0), neighbours="replace")
@@ -231,6 +234,7 @@ def test_budgets_at_the_ends_of_the_range() -> None:
         assert plan.privacy.pure_epsilon <= epsilon
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", seeds(12))
 def test_a_plan_names_no_strategy_that_it_does_not_measure(seed: int) -> None:
     """A tree, or p-identity, that came down to single values was named all the same."""

@@ -170,6 +170,7 @@ def test_norms_are_never_below_the_truth() -> None:
     assert largest_norm(np.array([[3.0, -5.0], [4.0, 1.0]])) == 7
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [40, 300])  # numbers written out, and had by formula
 def test_noise_on_every_value_is_not_searched_for(
     monkeypatch: pytest.MonkeyPatch, size: int

@@ -100,6 +100,7 @@ def test_predicates_on_several_attributes() -> None:
     np.testing.assert_array_equal(first.dense(), same.dense())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "draw",
     [

@@ -92,6 +92,7 @@ class Visit:
         self.page.close()
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["wages", "long"])
 def test_it_renders_and_nothing_overflows(
@@ -242,6 +243,7 @@ COLOURS = """() => {
   return [...found.values()]; }"""
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["wages", "plans"])
 def test_words_stand_out_in_light_and_dark(

@@ -41,6 +41,7 @@ def release_of(kind: str, asked: str) -> nz.Release:
     return plan.release(counts, seed=5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kind", "asked"), list(zip(KINDS, ["series", "table", "both", "both"], strict=True))
 )
@@ -52,6 +53,7 @@ def test_the_same_as_with_rows_written_out(kind: str, asked: str) -> None:
     np.testing.assert_allclose(error**2, curve.error**2, atol=1e-9 * curve.error.max() ** 2)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_prefix_sums_of_levels_are_those_of_rows_written_out(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +94,7 @@ def test_medians_of_long_trees_of_levels() -> None:
     assert (found.upper - found.lower < 400).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "asked"), [("values", "table"), ("open", "series")])
 def test_quantiles_are_those_of_rows_written_out(
     kind: str, asked: str, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +125,7 @@ def test_sums_from_the_other_end_where_the_covariance_is_too_large(
         np.testing.assert_allclose(error**2, theirs**2, atol=1e-9 * theirs.max() ** 2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("asked", [{"t": nz.Prefix(), "g": nz.Identity()}, ["t", "g"]])
 def test_medians_of_long_attributes_have_their_level(asked: Any) -> None:
     """The true median lies inside a bin: its test is exact, so the level is met from both sides."""

@@ -90,6 +90,7 @@ def test_nothing_overflows_on_a_phone(browser: Any, served: Served) -> None:
             assert visit.page.evaluate(OVERFLOWING) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everything_has_a_name_and_stands_out(browser: Any, served: Served, scheme: str) -> None:
     with visiting(browser, served, color_scheme=scheme) as visit:

@@ -82,6 +82,7 @@ def by_command_line(text: str, folder: Path, capsys: pytest.CaptureFixture[str])
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "text", [SMALL, TARGETS, PURE, LEVELS], ids=["zcdp", "targets", "pure", "levels"]
 )

@@ -145,6 +145,7 @@ def executed(code: str) -> Plan:
     return plan
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("design", DESIGNS)
 def test_the_program_makes_the_same_plan(design: str, folder: Path) -> None:
     study = Desk(folder, public=frozenset(["places.csv"])).study(SCHEMA + DESIGNS[design])

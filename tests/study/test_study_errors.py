@@ -249,6 +249,7 @@ def test_broken_studies_are_explained(case: Broken, folder: Path) -> None:
 # ---------------------------------------------------------------------- found while planning
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [

@@ -56,6 +56,7 @@ def test_levels_of_a_code_list(tmp_path: Path) -> None:
             read_column(wrong)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "columns", [("age=0..99", "sex=F,M"), ("sex=F,M", "region=a,b", "age=0..99")]
 )

@@ -149,6 +149,7 @@ def report(out: Path, *how: str) -> str:
     return done.stdout
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("how", [[], ["--total", "50"], ["--integers"]])
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_page_takes_the_tables_that_were_written(

@@ -234,6 +234,7 @@ def thin_county() -> tuple[nz.Schema, Array]:
     return schema, counts
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("level", [True, False])
 def test_a_thin_group_keeps_its_sum(level: bool) -> None:
     """By cells alone it would rise by 5 standard errors and more where its level is measured."""

@@ -321,6 +321,7 @@ def test_what_buckets_hide_and_how_far_a_record_moves_it() -> None:
                 assert abs(norm((*x[:cell], x[cell] + 1, *x[cell + 1 :])) - norm(x)) <= 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("size", "seed", "settings"),
     [

@@ -101,6 +101,7 @@ def test_people_with_several_records_are_priced() -> None:
 # ---------------------------------------------------------------------- releasing
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("budget", "noise"),
     [

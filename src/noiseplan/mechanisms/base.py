@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
@@ -225,6 +225,13 @@ class Mechanism(ABC):
         answer = self.answering(measured)
         for position, query in enumerate(workload):
             yield np.array([position]), answer(query).reshape(*query.shape, 1)
+
+    def agreeing(self, queries: Sequence[Query]) -> list[list[int]] | None:
+        """Places of queries whose answers add up to each other, group by group; None where all do.
+
+        A query that is in no group adds up to no other.
+        """
+        return None
 
     # ------------------------------------------------------------------ completed
 

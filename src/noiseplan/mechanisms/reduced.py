@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -78,6 +78,10 @@ class ReducedMechanism(Mechanism):
     def describe(self) -> str:
         return f"{self.small.describe()}; {self.cells.words}"
 
+    @property
+    def caution(self) -> str:  # type: ignore[override]
+        return self.small.caution
+
     def cost_matrix(self) -> Array:
         if self.schema.size**2 > DENSE_LIMIT:
             raise PlanError(
@@ -97,6 +101,9 @@ class ReducedMechanism(Mechanism):
 
     def require(self, query: Query) -> None:
         self.small.require(self.cells.query(query))
+
+    def agreeing(self, queries: Sequence[Query]) -> list[list[int]] | None:
+        return self.small.agreeing([self.cells.query(query) for query in queries])
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         answer = self.small.answering(measured)

@@ -10,7 +10,7 @@ need not agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
@@ -154,6 +154,21 @@ class SideBySide(Mechanism):
         precision = 1.0 / np.maximum(variances, LEAST_VARIANCE)  # rows of zeros have none
         shares = precision / precision.sum(axis=0)
         return dict(zip(own, zip(shares, variances, strict=True), strict=True))
+
+    def agreeing(self, queries: Sequence[Query]) -> list[list[int]]:
+        """Those that one and the same mechanism determines, and no other: means of several have
+        shares of each that differ from row to row."""
+        own: list[list[int]] = [[] for _ in self.mechanisms]
+        for place, query in enumerate(queries):
+            telling = [i for i, each in enumerate(self.mechanisms) if each.determines(query)]
+            if len(telling) == 1:
+                own[telling[0]].append(place)
+        found: list[list[int]] = []
+        for mechanism, places in zip(self.mechanisms, own, strict=True):
+            within = mechanism.agreeing([queries[place] for place in places])
+            groups = [range(len(places))] if within is None else within
+            found += [[places[i] for i in group] for group in groups if group]
+        return found
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         answers = [each.answering(own) for each, own in self._own(measured)]

@@ -10,6 +10,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.agreement import agreement
 from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.planning.certify import (
     Certificate,
@@ -358,7 +359,9 @@ def _measures(plan: Plan) -> str:
     chosen = words_for(plan.privacy).planner or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""
     drawing = f"{_bytes(plan.memory)}, about {duration(seconds)} to draw"
-    return f"{how}{plan.mechanism.describe()}; {drawing}{_counting(plan)}"
+    agreeing = agreement(plan.mechanism, plan.workload)
+    below = f"\n{BELOW}{agreeing}" if agreeing else ""
+    return f"{how}{plan.mechanism.describe()}; {drawing}{_counting(plan)}{below}"
 
 
 def _counting(plan: Plan) -> str:

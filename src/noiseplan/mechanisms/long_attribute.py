@@ -91,8 +91,8 @@ class LongMechanism(AlongAttribute):
     def require_comparable(self) -> None:
         raise PlanError(
             "one of the plans measures along a long attribute, by the nodes of a tree or by a "
-            "series; such a plan is not compared with others, and a tree is continued by the same "
-            "queries with another budget alone"
+            "series; such a plan is not compared with others, and is continued by the same queries "
+            "with another budget alone"
         )
 
     # ------------------------------------------------------------------ privacy

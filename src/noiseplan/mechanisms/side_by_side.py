@@ -37,6 +37,10 @@ from noiseplan.schema import Schema
 
 # Arrays of each mechanism are told apart by this and its number.
 PART: Final = "part{}_"
+APART: Final = (
+    "one of the plans measures queries apart, with noise of their own; such a plan is not compared "
+    "with others, and is continued by the same queries with another budget alone"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,7 @@ class SideBySide(Mechanism):
 
     kind: ClassVar[str] = "side by side"
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
-    undivided: ClassVar[str | None] = "one of the plans measures each query by itself"
+    undivided: ClassVar[str | None] = APART
 
     mechanisms: tuple[Mechanism, ...]
     grouped: bool = False  # whether any of them is for several queries
@@ -117,6 +121,9 @@ class SideBySide(Mechanism):
 
     def floating(self) -> Mechanism:
         return replace(self, mechanisms=tuple(each.floating() for each in self.mechanisms))
+
+    def require_comparable(self) -> None:
+        raise PlanError(APART)
 
     # ------------------------------------------------------------------ privacy
 

@@ -268,6 +268,10 @@ class Mechanism(ABC):
         """The errors of the answer that follows from these measurements."""
         return Errors(np.sqrt(self.variance(query)))
 
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        """Both; mechanisms that can look once only for what a query is told by do so."""
+        return self.answer(measured, query), self.errors(measured, query)
+
     def alike_queries(self, workload: Workload) -> list[IntArray]:
         """Queries with the same factors on attributes measured by the same rows."""
         return list(np.arange(len(workload))[:, None])

@@ -12,7 +12,14 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.cells import Cells, Classes, MergedValues, SpareValues
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
+from noiseplan.mechanisms.base import (
+    Errors,
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    saved_kind,
+)
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.queries import Query
@@ -111,6 +118,9 @@ class ReducedMechanism(Mechanism):
 
     def variance(self, query: Query) -> Array:
         return self.small.variance(self.cells.query(query))
+
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        return self.small.answer_with_errors(measured, self.cells.query(query))
 
     def covariance(self, query: Query, other: Query) -> Array:
         return self.small.covariance(self.cells.query(query), self.cells.query(other))

@@ -21,6 +21,7 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import (
+    Errors,
     Marginals,
     Measurements,
     Mechanism,
@@ -186,9 +187,13 @@ class SideBySide(Mechanism):
 
         return answer
 
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        own, told = list(self._own(measured)), self._told(query)
+        each = (share * own[i][0].answer(own[i][1], query) for i, (share, _) in told.items())
+        return np.asarray(sum(each)), Errors(np.sqrt(_of_mean(told)))
+
     def variance(self, query: Query) -> Array:
-        told = self._told(query).values()
-        return np.asarray(sum(share**2 * variance for share, variance in told))
+        return _of_mean(self._told(query))
 
     def covariance(self, query: Query, other: Query) -> Array:
         one, two = self._told(query), self._told(other)
@@ -238,3 +243,8 @@ class SideBySide(Mechanism):
             own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
             found.append(saved_kind(saved["kind"]).from_parts(saved, own, schema))
         return cls(tuple(found), content.get("grouped") is True)
+
+
+def _of_mean(told: Mapping[int, tuple[Array, Array]]) -> Array:
+    """The variance of a mean by shares of each."""
+    return np.asarray(sum(share**2 * variance for share, variance in told.values()))

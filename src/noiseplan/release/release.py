@@ -205,9 +205,7 @@ class Release(Derived):
         """
         if not isinstance(query, Query):
             query = self.plan.workload.asked(query)
-        mechanism = self.plan.mechanism
-        estimate = mechanism.answer(self.measurements, query)
-        errors = mechanism.errors(self.measurements, query)
+        estimate, errors = self.plan.mechanism.answer_with_errors(self.measurements, query)
         known = (
             self.plan.noise in NAMED and errors.bias is None
         )  # what was planned, before the data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Marginals = Callable[[IntArray], NDArray[np.number]]
 Progress = Callable[[int], None]
+Told = TypeVar("Told")
 
 NOT_COMPARED = (
     "one of the plans is neither a matrix nor of the residual family, and has nothing to be "
@@ -375,6 +376,18 @@ class Mechanism(ABC):
 
 
 KINDS: Final[dict[str, type[Mechanism]]] = {}
+
+
+def told(query: Query, ask: Callable[[Query], Told]) -> Told:
+    """What is asked of a query, or of the same rows without sums over attributes that nothing
+    measured is about: a row of ones on such an attribute is the total, and asks nothing of it."""
+    try:
+        return ask(query)
+    except UnanswerableError:
+        plain = query.without_sums()
+        if plain is query:
+            raise
+        return ask(plain)
 
 
 def undetermined(query: Query, by: str) -> UnanswerableError:

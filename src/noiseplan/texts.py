@@ -83,10 +83,22 @@ def suggestion(found: object, known: Iterable[object]) -> str:
     # Among a million codes the search would take minutes, and many are near.
     if len(texts) > MOST_COMPARED:
         return ""
-    whole = [text for text in texts if text.isdecimal() and text.lstrip("0") == str(found)]
-    whole += [text for text in texts if text.casefold() == str(found).casefold()]
-    close = whole or get_close_matches(str(found), texts, n=1)
+    close = alike(str(found), texts) or get_close_matches(str(found), texts, n=1)
     return f". Did you mean {close[0]!r}?" if close else ""
+
+
+def alike(found: str, texts: Iterable[str]) -> list[str]:
+    """Those that are the same but for zeros before a number, then those but for capitals.
+
+    Examples
+    --------
+    >>> alike("4", ["14", "04", "5"]), alike("004", ["4"]), alike("north", ["North", "south"])
+    (['04'], ['4'], ['North'])
+    """
+    known, wanted = list(texts), found.strip()
+    digits = wanted.lstrip("0") if wanted.isdecimal() else None
+    whole = [text for text in known if text.isdecimal() and text.lstrip("0") == digits]
+    return whole + [text for text in known if text.strip().casefold() == wanted.casefold()]
 
 
 def unknown_attribute(name: object, attributes: Iterable[str], levels: Iterable[str] = ()) -> str:

@@ -13,6 +13,11 @@ from probes import Probe, measuring_classes, parts_of
 import noiseplan as nz
 from depth import depth
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.mechanisms.long_answers import AskedTable
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.measured_levels import LevelsMechanism
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.mechanisms.side_by_side import SideBySide
 
 RELEASES = depth(150, 50)  # each with some dozens of draws
 
@@ -81,6 +86,43 @@ def test_variances_and_covariances_are_those_of_the_noise(probe: Probe) -> None:
             stated = probe.plan.covariance(query, other)
             block = truth[own, ends[j] : ends[j + 1]]
             np.testing.assert_allclose(stated, block, rtol=1e-9, atol=1e-9 * scale)
+
+
+def test_answers_with_errors_are_both_and_refuse_as_each(probe: Probe) -> None:
+    mechanism, measured = probe.mechanism, probe.with_noise(counts(probe))
+    for query in (*asked(probe), *anything(probe.plan.schema)):
+        if not mechanism.determines(query):
+            with pytest.raises(UnanswerableError):
+                mechanism.answer_with_errors(measured, query)
+            continue
+        estimate, errors = mechanism.answer_with_errors(measured, query)
+        np.testing.assert_allclose(estimate, probe.answer(measured, query), atol=1e-9)
+        np.testing.assert_allclose(errors.noise**2, mechanism.variance(query), rtol=1e-12)
+        assert errors.bias is None
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("residual, discrete", (ResidualMechanism, "require")),
+        ("tables, discrete", (ResidualMechanism, "require")),
+        ("tree, discrete", (AskedTable, "require")),
+        ("series, discrete", (AskedTable, "require")),
+        ("levels, discrete", (LevelsMechanism, "_asked")),
+        ("reduced, discrete", (DenseMechanism, "require")),
+        ("side by side, Gaussian, discrete", (SideBySide, "_told")),
+    ],
+)
+def test_an_answer_looks_once_for_what_tells_it(
+    name: str, check: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = probe_of(name)
+    release = probe.plan.release(counts(probe), seed=1)
+    looked, (kind, method) = [], check
+    own = getattr(kind, method)
+    monkeypatch.setattr(kind, method, lambda self, *what: looked.append(1) or own(self, *what))
+    release.answer(probe.plan.workload.query(0))
+    assert len(looked) == 1
 
 
 def test_covariances_agree_with_each_other(probe: Probe) -> None:

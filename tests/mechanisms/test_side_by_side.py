@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product as pairs
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import noiseplan as nz
+from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
+from noiseplan.mechanisms.agreement import agreement
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.noise import Noise
@@ -124,6 +129,81 @@ def test_groups_of_queries_are_told_from_single_ones() -> None:
     for mechanism in (alone, together):
         again = read_mechanism(*saved(mechanism), SCHEMA)
         assert isinstance(again, SideBySide) and again.grouped is mechanism.grouped
+
+
+def follows(mechanism: SideBySide, one: nz.Query, other: nz.Query) -> bool:
+    """Whether the answer to one adds up to that to the other, whatever is measured."""
+    values = [RNG.normal(0, 9, sum(np.prod(s) for s in own.shapes)) for own in mechanism.mechanisms]
+    answer = mechanism.answering(Measurements(tuple(values)))
+    sums = other.dense() @ np.linalg.pinv(one.dense())
+    assert np.allclose(sums @ one.dense(), other.dense())
+    return np.allclose(sums @ answer(one), answer(other))
+
+
+def test_groups_that_agree_are_those_whose_answers_add_up() -> None:
+    """By numbers at random instead of measurements, of all pairs where one follows from another."""
+    pairs_of_b = np.kron(np.array([[1, 1, 0]]), np.eye(2))  # of the first two values of a
+    parts = [DenseMechanism(SCHEMA, rows, Noise("gaussian", 1.0)) for rows in (ROWS[1], pairs_of_b)]
+    mechanism = SideBySide(tuple(parts), grouped=True)
+    two = nz.Custom([[1, 1, 0]])
+    asked = [
+        nz.Query(SCHEMA, ["a"]),
+        nz.Query(SCHEMA, {"a": two}, name="both tell it"),
+        nz.Query(SCHEMA, {"a": two, "b": nz.Identity()}, name="two"),
+        nz.Query(SCHEMA, []),
+        nz.Query(SCHEMA, {"a": two, "b": nz.Custom([[1, 0]])}, name="the first of two"),
+    ]
+    found = mechanism.agreeing(asked)
+    assert found == [[0, 3], [2, 4]]
+    together = {(x, y) for group in found for x, y in pairs(group, group)}
+    compared = [(0, 1), (0, 3), (2, 1), (2, 4)]  # the second is of sums of the first
+    for x, y in compared:
+        assert follows(mechanism, asked[x], asked[y]) is ((x, y) in together), (x, y)
+    workload = nz.Workload(asked)
+    said = "tables that agree: 'a', 'total' | 'two', 'the first of two'; 1 other agrees with none"
+    assert agreement(mechanism, workload) == said
+    assert agreement(SideBySide((mechanism, parts[0])), workload.subset([2, 4])).endswith(
+        "'two', 'the first of two'"
+    )
+    assert agreement(parts[0], workload) == "", "all of them agree"
+    assert agreement(mechanism, workload.subset([1, 2])) == "", "no two of them agree"
+
+
+def test_many_groups_are_named_in_part() -> None:
+    schema = nz.Schema.from_sizes(dict.fromkeys("abcdefg", 2))
+    parts = [
+        DenseMechanism(schema, nz.Query(schema, [name]).dense(), Noise("gaussian", 1.0))
+        for name in schema.names
+    ]
+    queries = [
+        nz.Query(schema, {name: nz.Custom([row])}, name=f"{name}{number}\x1b" + "x" * 60)
+        for name in schema.names
+        for number, row in enumerate([[1, 0], [0, 1], [1, 2], [1, 3], [2, 1]])
+    ]
+    said = agreement(SideBySide(tuple(parts), grouped=True), nz.Workload(queries))
+    assert said.count(" and 2 more") == 4 and said.endswith(" and 3 groups more")
+    assert "\x1b" not in said and len(said) < 700
+
+
+def test_a_plan_and_its_certificate_name_what_agrees(tmp_path: Path) -> None:
+    """Also where it is over fewer cells than the schema has."""
+    parts = [DenseMechanism(SCHEMA, rows, Noise("gaussian", 4.0, exact=True)) for rows in ROWS[:1]]
+    other = DenseMechanism(SCHEMA, np.eye(1, 6), Noise("gaussian", 4.0, exact=True))
+    small = SideBySide((*parts, other), grouped=True)
+    schema = nz.Schema.from_sizes({"a": 3, "b": 4})
+    groups = (np.arange(3), np.array([0, 0, 1, 1]))
+    reduced = ReducedMechanism(MergedValues(schema, np.arange(2), groups), small)
+    pairs_of_b = nz.Custom([[1, 1, 0, 0], [0, 0, 1, 1]])
+    workload = nz.Workload([nz.Query(schema, {"a": "identity", "b": pairs_of_b}, name="pairs")])
+    workload += nz.Query(schema, ["a"])
+    assert reduced.caution == small.caution != ""
+    plan = nz.plan(workload, budget=nz.zCDP(0.5))
+    plan = replace(plan, mechanism=reduced, privacy=reduced.cost("add-remove"))
+    said = "ables that agree: 'pairs', 'a'"
+    assert said in str(plan)
+    plan.release(np.ones((3, 4), int), seed=1).save(tmp_path / "out")
+    text = (tmp_path / "out" / "certificate.txt").read_text("utf-8")
+    assert said in text and small.caution in text
 
 
 def test_what_none_determines_alone_is_refused() -> None:

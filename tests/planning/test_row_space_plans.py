@@ -557,3 +557,31 @@ def test_relative_errors_beyond_one_matrix() -> None:
     wide = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 5000}), {"a": nz.Prefix()})])
     with pytest.raises(PlanError, match="4,096 numbers of tables"):
         nz.plan(wide, budget=nz.zCDP(0.5), objective=nz.RelativeError())
+
+
+@pytest.mark.parametrize("objective", [nz.TotalVariance(), nz.WorstVariance()])
+@pytest.mark.parametrize("weight", [1e-6, 1e6])
+def test_conditions_of_very_different_weights(objective: nz.Objective, weight: float) -> None:
+    """No warning, which is an error here; figures are those of least squares by what is measured.
+
+    Where weights differ by more than digits tell it is refused in words.
+    """
+    schema = nz.Schema({"x": nz.Ordinal(range(29)), "y": nz.Ordinal(range(12))})
+    texts = ["y < 11 and x between 4 and 27", "y between 3 and 9", "y between 3 and 8",
+             "y < 4 or x between 6 and 19", "y between 8 and 9 and x between 1 and 24"]  # fmt: skip
+    tables = nz.Workload.marginals(schema, k=1)
+    workload = nz.Workload.predicates(schema, texts, weight=weight) + tables
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=objective)
+    assert str(plan) and plan.certify().bound <= plan.certify().value
+    b, sigma2 = probe(plan)
+    assert add_remove_cost(cost_of(b, sigma2)) <= plan.privacy.pcost <= 1.0
+    for query in workload:
+        w = query.dense()
+        truth = np.diagonal(blue_covariance(w, w, b, sigma2))
+        assert (plan.variance(query) >= truth * (1 - 1e-6)).all()
+        if plan.mechanism.kind != "side by side":  # parts are not fitted to each other
+            np.testing.assert_allclose(plan.variance(query), truth, rtol=1e-4)
+    apart = nz.Workload.predicates(schema, texts, weight=[1e6, 1e6, 1e6, 1.0, 1e6])
+    apart += nz.Workload.marginals(schema, k=1, weight=1e-6)
+    with pytest.raises(PlanError, match="differ too much for double precision"):
+        nz.plan(apart, budget=nz.zCDP(0.5), objective=objective)

@@ -154,3 +154,58 @@ def test_codes_without_their_zeros_and_days_that_are_none(text: str, said: str) 
     schema = nz.Schema({"code": nz.Categorical(["01", "02"]), "day": nz.Ordinal(days)})
     with pytest.raises(QueryError, match=said):
         predicate_query(schema, text)
+
+
+# ---------------------------------------------------------------------- advice that can be typed
+
+TRACTS = [f"{number:02d}" for number in range(1, 60)]
+GEO = nz.Hierarchical(
+    {
+        "place": [f"p{number}" for number in range(118)],
+        "tract": [tract for tract in TRACTS for _ in range(2)],
+        "county": ["A"] * 60 + ["B"] * 58,
+    }
+)
+HOME = nz.Schema({"home": GEO, "age": nz.Ordinal(range(4)), "sex": nz.Categorical(["F", "M"])})
+BOTH = nz.Schema({"home": GEO, "work": GEO, "age": nz.Ordinal(range(4))})
+
+
+def refusal_of(schema: nz.Schema, condition: str) -> str:
+    with pytest.raises(QueryError) as refused:
+        nz.Workload.predicates(schema, [condition])
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("schema", [HOME, BOTH], ids=["one", "both"])
+@pytest.mark.parametrize(
+    "condition",
+    ["home.tract between '01' and '04'", "not home.tract < '04'", "home.county >= 'A'",
+     "home between 'p1' and 'p3'", "home.place > 'p1'"],
+)  # fmt: skip
+def test_what_is_advised_of_levels_in_order_works(schema: nz.Schema, condition: str) -> None:
+    said = refusal_of(schema, condition)
+    assert "has no order" in said and "Ordinal" not in said and ">=" not in said.split(": ", 1)[1]
+    advised = said.partition("; write ")[2]
+    assert nz.Workload.predicates(schema, [advised]).rows == 1
+    assert "declare it as Ordinal" in refusal_of(HOME, "sex < 'M'")
+
+
+@pytest.mark.parametrize("typed", ["4", "'4'", "'004'", "04"])
+def test_a_code_without_its_zeros_is_found_among_many(typed: str) -> None:
+    said = refusal_of(BOTH, f"home.tract = {typed}")
+    assert said.endswith("did you mean '04'?") and "no value of 'home.tract'" in said
+    if "'" not in typed:
+        return
+    for question in (f"home.tract={typed}", f"home.tract={typed.strip(chr(39))}"):
+        with pytest.raises(QueryError, match=r"Did you mean '04'\?"):
+            read_question(question, BOTH)
+
+
+@pytest.mark.parametrize("schema", [HOME, BOTH], ids=["one", "both"])
+def test_a_span_of_a_level_is_advised_by_the_name_that_it_has(schema: nz.Schema) -> None:
+    level = schema.level_name("home", "tract")
+    with pytest.raises(QueryError) as refused:
+        read_question(f"{level}=01..04", schema)
+    advised = str(refused.value).rpartition(": ")[2]
+    assert advised == f"{level}=01+02"
+    assert read_question(advised, schema).rows == 1

@@ -77,6 +77,32 @@ def test_near_and_far_from_the_best_are_said_apart() -> None:
     assert _within(0.5) == "at most 50.0% above the best (certified)"
 
 
+def test_a_plan_says_where_conditions_count_as_tables() -> None:
+    """Weights times rows are equal then, and that is said of conditions only, not of the total."""
+    tables = nz.Workload.marginals(SCHEMA, up_to=2)
+    conditions = nz.Workload.predicates(SCHEMA, ["a < 2 and b = 1", "a < 1 or b = 0"])
+    total = nz.TotalVariance()
+
+    def said(asked: nz.Workload, objective: nz.Objective = total) -> str:
+        plan = nz.plan(asked, budget=nz.zCDP(0.5), objective=objective)
+        return str(plan).splitlines()[1].partition(";")[0].split("objective ")[1].strip()
+
+    alike = (tables + conditions).weighted("tables")
+    shares = alike.columns.weights * alike.sizes
+    np.testing.assert_allclose(shares, 1.0)
+    both = "least weighted total variance, each of 2 conditions counting as a table"
+    assert said(alike) == both
+    one = (tables + conditions.subset([0])).weighted("tables")
+    assert said(one) == "least weighted total variance, 1 condition counting as a table"
+    assert said(tables + conditions) == "least total variance"
+    assert said(tables.weighted("tables")) == "least weighted total variance"
+    assert said((tables + conditions).weighted("sqrt")) == "least weighted total variance"
+    assert said(conditions.weighted("tables")) == "least total variance"
+    less = nz.Workload.predicates(SCHEMA, ["a < 2 and b = 1", "a < 1 or b = 0"], weight=1 / 2)
+    assert said((tables + less).weighted("tables")) == "least weighted total variance"
+    assert said(alike, nz.WorstVariance()) == "least weighted worst variance"
+
+
 def near_zero(variance: float) -> nz.Release:
     """Zeros below zero, and one that rounding would make."""
     table = nz.NoisyTable(["age"], [-0.04, -0.0, 7.0], variance)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import noiseplan as nz
 from depth import examples
+from noiseplan.errors import UnanswerableError
 from noiseplan.statistics.quantiles import Curve, _reached
 from noiseplan.statistics.ratios import Quotient
 from noiseplan.words.hints import in_command_line
@@ -474,3 +475,37 @@ def test_advice_on_medians_of_places_can_be_followed() -> None:
         assert len(followed.estimate) == (2 if name == "county" else 3)
         command = in_command_line(caught.value)
         assert f'"median(age), {name}"' in command and "{ levels = [...] }" in command
+
+
+@pytest.mark.parametrize("names", [["home"], ["home", "work"]], ids=["one", "both"])
+@pytest.mark.parametrize(
+    ("asked", "level"),
+    [("mean(age), {}tract=02", "tract"), ("share({}tract=01+03), age", "tract"),
+     ("median(age), {}tract=03+04", "county"), ("mean(age), {}county, {}tract=01", "tract"),
+     ("mean(age), {}place=p1", "place")],
+)  # fmt: skip
+def test_the_table_that_is_advised_has_the_level_and_tells_it(
+    names: list[str], asked: str, level: str
+) -> None:
+    """Not all leaves, where groups are asked for; and by the words of the question."""
+    geo = nz.Hierarchical(
+        {
+            "place": [f"p{number}" for number in range(8)],
+            "tract": [f"{1 + number // 2:02d}" for number in range(8)],
+            "county": ["A"] * 4 + ["B"] * 4,
+        }
+    )
+    schema = nz.Schema(dict.fromkeys(names, geo) | {"age": nz.Ordinal(range(3))})
+    counts = np.ones(schema.shape, dtype=int)
+    total = nz.plan([nz.Query(schema, [])], budget=nz.zCDP(0.5)).release(counts, seed=1)
+    question = asked.replace("{}", "" if len(names) == 1 else "home.")
+    with pytest.raises(UnanswerableError) as refused:
+        total.ask(question)
+    said = str(refused.value)
+    group = question.partition(", ")[2] if question[0] == "m" else question[6:].partition(")")[0]
+    assert group in said.partition(" cannot be had")[0] and "(home)" not in said
+    call = said.partition("to the workload, ")[2]
+    short = schema.level_name("home", level) if level != "place" else "home"
+    assert call == f"Query(schema, {[short, 'age']!r})"
+    table = nz.Query(schema, [short, "age"])
+    nz.plan([table], budget=nz.zCDP(50.0)).release(counts, seed=1).ask(question)

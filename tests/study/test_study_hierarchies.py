@@ -240,7 +240,7 @@ def test_questions_that_are_refused(question: str, message: str) -> None:
     ("question", "message"),
     [
         ("county=1", "county=1: '1' is neither a value of 'county' .*Did you mean '01'"),
-        ("geo.county=1", "'1' is neither a value of 'county'"),
+        ("geo.county=1", "'1' is neither a value of 'geo.county'"),
         ("geo=101", "geo=101: '101' is neither a value of 'geo' .*Did you mean '0101'"),
         ("conty = '01'", "no attribute 'conty'"),
         ("county = '01' and sex = 'F'", "is a condition, and asked as one"),

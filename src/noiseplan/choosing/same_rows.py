@@ -1,20 +1,22 @@
-"""The same rows with other noise: a plan of places asked again for more, or for less.
+"""The same rows with other noise: a plan asked again for more, or for less.
 
-Along a long attribute, by a tree or by levels with rows of their own, every number is measured by
-the same rows whatever the budget; only σ² of each differs. So nothing need be compared but these:
+Along a long attribute, by a tree, by a series or by levels with rows of their own, every number is
+measured by the same rows whatever the budget; only σ² of each differs. So it is of queries that are
+measured apart, part by part. Nothing need be compared then but these:
 
     left of a plan      1/σ² = 1/σ²_plan − 1/σ²_have
     put together        (Σ_j d_j ω_j) / Σ_j d_j   with the precisions d_j of what was measured
 
-The estimates of both kinds of mechanism are the same linear functions of what was measured whatever
-its noise, so they stay unbiased, and their variances are those of the numbers put together.
+Each number put together is unbiased for its row and has the plan's variance, so that answers and
+errors are those of the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,24 +26,48 @@ from noiseplan.choosing.precisions import still_needed
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.mechanisms.side_by_side import SideBySide
 
-# Mechanisms that say σ² of each array of measured numbers in one saved array, in the same order.
-KINDS: Final = ("levels", "tree")
-SIZES: Final = "_sigma2"
+# Mechanisms that are continued so where they are all of a plan; others have ways of their own.
+KINDS: Final = ("levels", "tree", "series", "side by side")
+# Those that a part may be: each says σ² of each array of measured numbers, in the same order, in
+# arrays of such names or among what is saved beside them.
+PARTS: Final = ("levels", "tree", "series", "residual", "dense", "workload rows")
+SIZES: Final = ("_sigma2", "sizes")
+
+
+def parts_of(mechanism: Mechanism) -> list[Mechanism]:
+    """The mechanisms that it is made of, over the cells of each."""
+    if isinstance(mechanism, SideBySide):
+        return [part for each in mechanism.mechanisms for part in parts_of(each)]
+    return parts_of(mechanism.small) if isinstance(mechanism, ReducedMechanism) else [mechanism]
+
+
+def _made_of(like: Mechanism, parts: Iterator[Mechanism]) -> Mechanism:
+    """Undo `parts_of`."""
+    if isinstance(like, SideBySide):
+        return replace(like, mechanisms=tuple(_made_of(each, parts) for each in like.mechanisms))
+    if isinstance(like, ReducedMechanism):
+        return replace(like, small=_made_of(like.small, parts))
+    return next(parts)
 
 
 @dataclass(frozen=True, eq=False)
 class _Written:
-    """A mechanism as it is saved: its rows, and the sizes of its noise."""
+    """A part as it is saved: its rows, and the sizes of its noise."""
 
-    content: Json
+    content: Json  # without these
     rows: Arrays
     sizes: Arrays
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> _Written:
         content, arrays = mechanism.parts()
+        content = deepcopy(content)
         sizes = {name: each for name, each in arrays.items() if name.endswith(SIZES)}
+        for number, (saved, key) in enumerate(_numbers(content)):
+            sizes[str(number)], saved[key] = np.array([saved[key]]), 1.0
         return cls(content, {n: each for n, each in arrays.items() if n not in sizes}, sizes)
 
     def same_rows(self, other: _Written) -> bool:
@@ -58,48 +84,82 @@ class _Written:
 
     def sized(self, like: Mechanism, sizes: Arrays, exact: bool) -> Mechanism:
         """The mechanism with other noise."""
-        content = {**self.content, "integer": exact}
-        return type(like).from_parts(content, {**self.rows, **sizes}, like.schema)
+        content = deepcopy({**self.content, "integer": exact})
+        for number, (saved, key) in enumerate(_numbers(content)):
+            saved[key] = float(sizes[str(number)][0])
+        arrays = {name: each for name, each in sizes.items() if name.endswith(SIZES)}
+        return type(like).from_parts(content, {**self.rows, **arrays}, like.schema)
+
+
+def _numbers(content: Any) -> Iterator[tuple[Any, Any]]:
+    """Where sizes of noise stand among what is saved beside arrays, in the order of measuring."""
+    if content["kind"] == "dense":
+        yield content, "sigma2"
+    elif content["kind"] == "series":
+        for block in content["blocks"]:
+            yield block, "sigma2"
+            if block.get("total_sigma2") is not None:
+                yield block, "total_sigma2"
+            yield from ((block["sums_sigma2"], j) for j in range(len(block.get("sums_sigma2", ()))))
 
 
 def same_rows(mechanisms: Sequence[Mechanism]) -> BySameRows | None:
     """The way to compare mechanisms that differ in nothing but their noise; None for others."""
     first, *others = mechanisms
-    if first.kind not in KINDS or any(other.kind != first.kind for other in others):
+    if _over_its_cells(first).kind not in KINDS or first.noise.law != "gaussian":
         return None
-    if any(other.schema != first.schema for other in others):
+    if any(part.kind not in PARTS for part in parts_of(first)):
         return None
-    written = [_Written.of(mechanism) for mechanism in mechanisms]
-    alike = all(written[0].same_rows(other) for other in written[1:])
-    return BySameRows() if alike else None
+    shapes = [_shape(each) for each in mechanisms]
+    if any(each.schema != first.schema for each in others) or shapes.count(shapes[0]) < len(shapes):
+        return None
+    written = zip(*(map(_Written.of, parts_of(each)) for each in mechanisms), strict=True)
+    return BySameRows() if all(a.same_rows(b) for a, *more in written for b in more) else None
+
+
+def _over_its_cells(mechanism: Mechanism) -> Mechanism:
+    return (
+        _over_its_cells(mechanism.small) if isinstance(mechanism, ReducedMechanism) else mechanism
+    )
+
+
+def _shape(mechanism: Mechanism) -> object:
+    """How it is made of parts, and the cells of each."""
+    if isinstance(mechanism, SideBySide):
+        return [_shape(each) for each in mechanism.mechanisms]
+    if isinstance(mechanism, ReducedMechanism):
+        arrays = mechanism.parts()[1]
+        cells = {n: a.tolist() for n, a in arrays.items() if n.startswith("cells_")}
+        return cells, _shape(mechanism.small)
+    return mechanism.kind
 
 
 @dataclass(frozen=True)
 class BySameRows(Family[Mechanism]):
-    """Mechanisms along a long attribute that measure the same rows."""
+    """Mechanisms that measure the same rows, part by part."""
 
     nested = False
 
     def common(self, mechanisms: Sequence[Mechanism], sequential: bool = False) -> Mechanism:
-        written = [_Written.of(mechanism) for mechanism in mechanisms]
-        sizes = {n: np.max([each.sizes[n] for each in written], axis=0) for n in written[0].sizes}
-        return written[0].sized(mechanisms[0], sizes, all(m.noise.exact for m in mechanisms))
+        exact = all(m.noise.exact for m in mechanisms)
+        each = zip(*map(parts_of, mechanisms), strict=True)
+        return _made_of(mechanisms[0], (_common(parts, exact) for parts in each))
 
     def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
         """The differences of precisions; variances are rounded up."""
-        wanted, known = _Written.of(target), _Written.of(have)
-        sizes = {
-            name: still_needed(each, known.sizes[name], target.noise)
-            for name, each in wanted.sizes.items()
-        }
-        finite = [bool(np.isfinite(each).all()) for each in sizes.values()]
-        if all(finite):
-            return wanted.sized(target, sizes, target.noise.exact)
-        if not any(np.isfinite(each).any() for each in sizes.values()):
+        pairs = list(zip(parts_of(target), parts_of(have), strict=True))
+        sizes = [_needed(part, known) for part, known in pairs]
+        # What is public has no noise, and is told as it is each time.
+        noisy = np.concatenate([each[each > 0] for own in sizes for each in own.values()])
+        if not np.isfinite(noisy).any():
             return None
+        if np.isfinite(noisy).all():
+            each = zip(parts_of(target), sizes, strict=True)
+            return _made_of(target, (_sized(part, own, part.noise.exact) for part, own in each))
         raise PlanError(
             "the earlier release measured some of these rows more precisely than the plan, and "
-            "others less, and along a long attribute only all of them are measured again"
+            "others less, and along a long attribute or of queries measured apart only all of them "
+            "are measured again"
         )
 
     def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
@@ -110,32 +170,51 @@ class BySameRows(Family[Mechanism]):
         return target.numbers == united.numbers
 
     def together(self, parts: Sequence[Mechanism]) -> Mechanism:
-        return _Written.of(parts[0]).sized(parts[0], _put_together(parts)[1], exact=False)
+        each = zip(*map(parts_of, parts), strict=True)
+        return _made_of(parts[0], (_sized(some[0], _put_together(some)[1]) for some in each))
 
     def recreated(
         self, target: Mechanism, parts: Sequence[tuple[Mechanism, Measurements]]
     ) -> tuple[Measurements, Mechanism | None]:
         """Its variances are the target's up to the rounding of the parts' noise and, below σ² = 4,
         that of discrete laws."""
-        weights, sizes = _put_together([mechanism for mechanism, _ in parts])
-        numbers = []
-        for place, name in enumerate(sizes):
-            each = [measured.values[place] for _, measured in parts]
-            numbers.append(
-                np.sum([w * v for w, v in zip(weights[name], each, strict=True)], axis=0)
-            )
-        own = _variances(target)
-        same = all(np.allclose(own[n], sizes[n], rtol=SAME, atol=0.0) for n in sizes)
-        stated = None if same else _Written.of(target).sized(target, sizes, exact=False)
+        numbers: list[Array] = []
+        same = True
+        each = zip(*(parts_of(mechanism) for mechanism, _ in parts), strict=True)
+        for some, own in zip(each, parts_of(target), strict=True):
+            wanted, (weights, sizes) = _variances(own), _put_together(some)
+            for name, weight in weights.items():
+                values = [measured.values[len(numbers)] for _, measured in parts]
+                summed = sum(w * v for w, v in zip(weight, values, strict=True))
+                numbers.append(np.asarray(summed, dtype=np.float64))
+                same = same and np.allclose(wanted[name], sizes[name], rtol=SAME, atol=0.0)
+        stated = None if same else self.together([mechanism for mechanism, _ in parts])
         return Measurements(tuple(numbers)), stated
 
 
+def _sized(like: Mechanism, sizes: Arrays, exact: bool = False) -> Mechanism:
+    return _Written.of(like).sized(like, sizes, exact)
+
+
+def _common(parts: Sequence[Mechanism], exact: bool) -> Mechanism:
+    """One part with the largest noise that it has anywhere."""
+    written = [_Written.of(part).sizes for part in parts]
+    sizes = {name: np.max([each[name] for each in written], axis=0) for name in written[0]}
+    return _sized(parts[0], sizes, exact)
+
+
+def _needed(part: Mechanism, known: Mechanism) -> Arrays:
+    have = _Written.of(known).sizes
+    wanted = _Written.of(part).sizes.items()
+    left = {name: still_needed(each, have[name], part.noise) for name, each in wanted}
+    return {name: np.where(each == 0, 0.0, left[name]) for name, each in wanted}
+
+
 def _variances(mechanism: Mechanism) -> dict[str, Array]:
-    """What noise of each size really has; that of discrete laws is below σ²."""
-    sizes, variance = _Written.of(mechanism).sizes, mechanism.noise.variance
+    """What noise of a part really has; that of discrete laws is below σ²."""
+    sizes = _Written.of(mechanism).sizes
     ends = np.cumsum([len(each) for each in sizes.values()])
-    if not len(ends) or ends[-1] != len(variance):
-        raise PlanError("the noise of a mechanism is not told number by number: this is a bug")
+    variance = np.broadcast_to(mechanism.noise.variance, (ends[-1],))  # one may be that of all
     return dict(zip(sizes, np.split(variance, ends[:-1]), strict=True))
 
 
@@ -147,7 +226,9 @@ def _put_together(parts: Sequence[Mechanism]) -> tuple[dict[str, Array], dict[st
     written, variances = [_Written.of(p).sizes for p in parts], [_variances(p) for p in parts]
     weights, found = {}, {}
     for name in written[0]:
-        precision = np.array([1.0 / each[name] for each in written])
+        size = np.array([each[name] for each in written])
+        public = size == 0
+        precision = np.where(public.any(axis=0), public, 1.0 / np.where(public, 1.0, size))
         weights[name] = precision / precision.sum(axis=0)
         spread = weights[name] ** 2 * np.array([each[name] for each in variances])
         found[name] = spread.sum(axis=0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Marginals = Callable[[IntArray], NDArray[np.number]]
 Progress = Callable[[int], None]
+Told = TypeVar("Told")
 
 NOT_COMPARED = (
     "one of the plans is neither a matrix nor of the residual family, and has nothing to be "
@@ -226,6 +227,13 @@ class Mechanism(ABC):
         for position, query in enumerate(workload):
             yield np.array([position]), answer(query).reshape(*query.shape, 1)
 
+    def agreeing(self, queries: Sequence[Query]) -> list[list[int]] | None:
+        """Places of queries whose answers add up to each other, group by group; None where all do.
+
+        A query that is in no group adds up to no other.
+        """
+        return None
+
     # ------------------------------------------------------------------ completed
 
     def require_completed(self, query: Query) -> None:
@@ -260,6 +268,10 @@ class Mechanism(ABC):
     def errors(self, measured: Measurements, query: Query) -> Errors:
         """The errors of the answer that follows from these measurements."""
         return Errors(np.sqrt(self.variance(query)))
+
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        """Both; mechanisms that can look once only for what a query is told by do so."""
+        return self.answer(measured, query), self.errors(measured, query)
 
     def alike_queries(self, workload: Workload) -> list[IntArray]:
         """Queries with the same factors on attributes measured by the same rows."""
@@ -364,6 +376,18 @@ class Mechanism(ABC):
 
 
 KINDS: Final[dict[str, type[Mechanism]]] = {}
+
+
+def told(query: Query, ask: Callable[[Query], Told]) -> Told:
+    """What is asked of a query, or of the same rows without sums over attributes that nothing
+    measured is about: a row of ones on such an attribute is the total, and asks nothing of it."""
+    try:
+        return ask(query)
+    except UnanswerableError:
+        plain = query.without_sums()
+        if plain is query:
+            raise
+        return ask(plain)
 
 
 def undetermined(query: Query, by: str) -> UnanswerableError:

@@ -20,7 +20,11 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.base import (
+    Errors,
+    Measurements,
+    Mechanism,
+)
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import require_fit
@@ -91,8 +95,8 @@ class LongMechanism(AlongAttribute):
     def require_comparable(self) -> None:
         raise PlanError(
             "one of the plans measures along a long attribute, by the nodes of a tree or by a "
-            "series; such a plan is not compared with others, and a tree is continued by the same "
-            "queries with another budget alone"
+            "series; such a plan is not compared with others, and is continued by the same queries "
+            "with another budget alone"
         )
 
     # ------------------------------------------------------------------ privacy
@@ -160,6 +164,15 @@ class LongMechanism(AlongAttribute):
         asked_of(self, query).require()
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        estimates = self._estimates(measured)
+        return lambda query: self._asked(query).answer(estimates)
+
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        asked = self._asked(query)
+        return asked.answer(self._estimates(measured)), Errors(np.sqrt(asked.variance()))
+
+    def _estimates(self, measured: Measurements) -> Callable[[int], list[Array]]:
+        """What each block tells, found when it is first asked for."""
         known: dict[int, list[Array]] = {}
         begin = np.cumsum([0, *(len(block.counts) for block in self.blocks)])
 
@@ -169,10 +182,7 @@ class LongMechanism(AlongAttribute):
                 known[number] = self.blocks[number].estimates(own)
             return known[number]
 
-        def answer(query: Query) -> Array:
-            return self._asked(query).answer(estimates)
-
-        return answer
+        return estimates
 
     def variance(self, query: Query) -> Array:
         return self._asked(query).variance()

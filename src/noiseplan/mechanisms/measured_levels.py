@@ -41,7 +41,13 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.tree import Tree
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Progress, floats
+from noiseplan.mechanisms.base import (
+    Errors,
+    Marginals,
+    Measurements,
+    Progress,
+    floats,
+)
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.exact_residuals import counts_for, require_fit
 from noiseplan.mechanisms.leastsquares import LeastSquares
@@ -284,8 +290,12 @@ class LevelsMechanism(AlongAttribute):
         return AskedLevels.of(self, query) if query.joint is None else AskedCells.of(self, query)
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
-        values = [np.asarray(each, dtype=np.float64) for each in measured.values]
+        values = _floating(measured)
         return lambda query: self._asked(query).answer(values)
+
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        asked = self._asked(query)
+        return asked.answer(_floating(measured)), Errors(np.sqrt(asked.variance()))
 
     def variance(self, query: Query) -> Array:
         return self._asked(query).variance()
@@ -342,3 +352,7 @@ class LevelsMechanism(AlongAttribute):
                 raise StorageError(f"level {c} does not fit its tree, or has no noise")
             levels.append(Level(rows, parts, Noise("gaussian", sizes, exact)))
         return cls(schema, place, others, tree, tuple(levels), exact)
+
+
+def _floating(measured: Measurements) -> list[Array]:
+    return [np.asarray(each, dtype=np.float64) for each in measured.values]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,7 +12,14 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.cells import Cells, Classes, MergedValues, SpareValues
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
+from noiseplan.mechanisms.base import (
+    Errors,
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    saved_kind,
+)
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.queries import Query
@@ -78,6 +85,10 @@ class ReducedMechanism(Mechanism):
     def describe(self) -> str:
         return f"{self.small.describe()}; {self.cells.words}"
 
+    @property
+    def caution(self) -> str:  # type: ignore[override]
+        return self.small.caution
+
     def cost_matrix(self) -> Array:
         if self.schema.size**2 > DENSE_LIMIT:
             raise PlanError(
@@ -98,12 +109,18 @@ class ReducedMechanism(Mechanism):
     def require(self, query: Query) -> None:
         self.small.require(self.cells.query(query))
 
+    def agreeing(self, queries: Sequence[Query]) -> list[list[int]] | None:
+        return self.small.agreeing([self.cells.query(query) for query in queries])
+
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         answer = self.small.answering(measured)
         return lambda query: answer(self.cells.query(query))
 
     def variance(self, query: Query) -> Array:
         return self.small.variance(self.cells.query(query))
+
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        return self.small.answer_with_errors(measured, self.cells.query(query))
 
     def covariance(self, query: Query, other: Query) -> Array:
         return self.small.covariance(self.cells.query(query), self.cells.query(other))

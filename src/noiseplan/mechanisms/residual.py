@@ -29,7 +29,14 @@ from noiseplan.arrays import Arrays, IntArray, Json, unique_rows
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.base import (
+    Errors,
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    floats,
+)
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, read_own, write_bases, write_own
 from noiseplan.mechanisms.blocks import BATCH_CELLS, Block, Blocks, batches, subset_patterns
@@ -309,6 +316,9 @@ class ResidualMechanism(Mechanism):
 
     def completed_variance(self, query: Query) -> Array:
         return row_variances(self, query)
+
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        return self.answer(measured, query), Errors(np.sqrt(self.completed_variance(query)))
 
     def covariance(self, query: Query, other: Query) -> Array:
         """The exact covariance of every row of one query with every row of another."""

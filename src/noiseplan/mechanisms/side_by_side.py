@@ -10,7 +10,7 @@ need not agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
@@ -21,6 +21,7 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import (
+    Errors,
     Marginals,
     Measurements,
     Mechanism,
@@ -37,6 +38,10 @@ from noiseplan.schema import Schema
 
 # Arrays of each mechanism are told apart by this and its number.
 PART: Final = "part{}_"
+APART: Final = (
+    "one of the plans measures queries apart, with noise of their own; such a plan is not compared "
+    "with others, and is continued by the same queries with another budget alone"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +50,7 @@ class SideBySide(Mechanism):
 
     kind: ClassVar[str] = "side by side"
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
-    undivided: ClassVar[str | None] = "one of the plans measures each query by itself"
+    undivided: ClassVar[str | None] = APART
 
     mechanisms: tuple[Mechanism, ...]
     grouped: bool = False  # whether any of them is for several queries
@@ -118,6 +123,9 @@ class SideBySide(Mechanism):
     def floating(self) -> Mechanism:
         return replace(self, mechanisms=tuple(each.floating() for each in self.mechanisms))
 
+    def require_comparable(self) -> None:
+        raise PlanError(APART)
+
     # ------------------------------------------------------------------ privacy
 
     def record_cost(self, neighbours: Neighbours) -> float:
@@ -155,6 +163,21 @@ class SideBySide(Mechanism):
         shares = precision / precision.sum(axis=0)
         return dict(zip(own, zip(shares, variances, strict=True), strict=True))
 
+    def agreeing(self, queries: Sequence[Query]) -> list[list[int]]:
+        """Those that one and the same mechanism determines, and no other: means of several have
+        shares of each that differ from row to row."""
+        own: list[list[int]] = [[] for _ in self.mechanisms]
+        for place, query in enumerate(queries):
+            telling = [i for i, each in enumerate(self.mechanisms) if each.determines(query)]
+            if len(telling) == 1:
+                own[telling[0]].append(place)
+        found: list[list[int]] = []
+        for mechanism, places in zip(self.mechanisms, own, strict=True):
+            within = mechanism.agreeing([queries[place] for place in places])
+            groups = [range(len(places))] if within is None else within
+            found += [[places[i] for i in group] for group in groups if group]
+        return found
+
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         answers = [each.answering(own) for each, own in self._own(measured)]
 
@@ -164,9 +187,13 @@ class SideBySide(Mechanism):
 
         return answer
 
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        own, told = list(self._own(measured)), self._told(query)
+        each = (share * own[i][0].answer(own[i][1], query) for i, (share, _) in told.items())
+        return np.asarray(sum(each)), Errors(np.sqrt(_of_mean(told)))
+
     def variance(self, query: Query) -> Array:
-        told = self._told(query).values()
-        return np.asarray(sum(share**2 * variance for share, variance in told))
+        return _of_mean(self._told(query))
 
     def covariance(self, query: Query, other: Query) -> Array:
         one, two = self._told(query), self._told(other)
@@ -216,3 +243,8 @@ class SideBySide(Mechanism):
             own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
             found.append(saved_kind(saved["kind"]).from_parts(saved, own, schema))
         return cls(tuple(found), content.get("grouped") is True)
+
+
+def _of_mean(told: Mapping[int, tuple[Array, Array]]) -> Array:
+    """The variance of a mean by shares of each."""
+    return np.asarray(sum(share**2 * variance for share, variance in told.values()))

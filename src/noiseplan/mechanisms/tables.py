@@ -31,7 +31,14 @@ from noiseplan.arrays import Arrays, IntArray, Json, unique_rows
 from noiseplan.errors import StorageError
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.base import (
+    Errors,
+    Marginals,
+    Measurements,
+    Mechanism,
+    Progress,
+    floats,
+)
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches, group_blocks, subset_patterns
@@ -318,6 +325,9 @@ class TablesMechanism(Mechanism):
 
     def variance(self, query: Query) -> Array:
         return self.residuals.variance(query)
+
+    def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
+        return self.residuals.answer_with_errors(measured, query)
 
     def covariance(self, query: Query, other: Query) -> Array:
         return self.residuals.covariance(query, other)

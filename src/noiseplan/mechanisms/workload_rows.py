@@ -11,7 +11,7 @@ unbiased too; then nothing is answered but the queries of the workload, and sums
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, prod
@@ -168,6 +168,9 @@ class WorkloadRowsMechanism(Mechanism):
     def caution(self) -> str:  # type: ignore[override]
         alone = "Each row was measured by itself: tables need not add up."
         return "" if self._fitted else alone
+
+    def agreeing(self, queries: Sequence[Query]) -> list[list[int]] | None:
+        return None if self._fitted else []
 
     def floating(self) -> Mechanism:
         return replace(self, noise=self.noise.floating())

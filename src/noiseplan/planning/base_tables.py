@@ -286,7 +286,8 @@ class BaseTables:
                 gram[t] += weight * table.way(factors).weighted_gram(each)
         found = np.zeros((self.size, self.size))
         for span, own in zip(self.spans, gram, strict=True):
-            found[span, span] = root_of(own)
+            root = root_of(own)  # of fewer rows where weights differ by more than digits tell
+            found[span.start : span.start + len(root), span] = root
         return found
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from noiseplan._doors import through
 from noiseplan.errors import NoiseplanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.base import Mechanism, told
 from noiseplan.noise.law import LEAST_VARIANCE
 from noiseplan.noise.moments import half_width_factor
 from noiseplan.planning.candidate import Considered
@@ -207,11 +207,12 @@ class Plan:
 
     def variance(self, query: Query | str) -> Array:
         """The exact variance of every row of a query the plan can answer."""
-        return self.mechanism.variance(self.query(query))
+        return told(self.query(query), self.mechanism.variance)
 
     def covariance(self, query: Query | str, other: Query | str) -> Array:
         """The exact covariance of every row of one query with every row of another."""
-        return self.mechanism.covariance(self.query(query), self.query(other))
+        one, two, of = self.query(query), self.query(other), self.mechanism.covariance
+        return told(one, lambda q: told(two, lambda r: of(q, r)))
 
     def std_error(self, query: Query | str) -> Array:
         """The exact standard error of every row of a query."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from noiseplan.queries.parsing import Comparison, Literal, Value, error_at, written_name
 from noiseplan.schema import Attribute, Binned, Hierarchical, Ordinal
 from noiseplan.schema.labels import IN_ORDER, MISSING, Label, number_text
+from noiseplan.texts import alike
 
 Mask = NDArray[np.bool_]
 # Declared values among which one that was mistyped is looked for.
@@ -48,7 +49,7 @@ def values_where(comparison: Comparison, attribute: Attribute, text: str) -> Mas
     [False, True, True]
     """
     if comparison.level and isinstance(attribute, Hierarchical):
-        groups = replace(comparison, name=comparison.level, level="")
+        groups = replace(comparison, name=comparison.written or comparison.level, level="")
         chosen = values_where(groups, attribute.at(comparison.level), text)
         return np.asarray(chosen[attribute.group_of(comparison.level)], dtype=bool)
     try:
@@ -148,12 +149,9 @@ def _twin(attribute: Attribute, value: Value) -> Label | None:
     spelled = {str(label): label for label in reversed(attribute.labels)}
     if str(value) in spelled:
         return spelled[str(value)]
-    if not isinstance(value, str):  # a code that lost its zeros
-        return {text.lstrip("0"): label for text, label in spelled.items()}.get(str(value))
-    folded = {text.strip().casefold(): label for text, label in spelled.items()}
-    if value.strip().casefold() in folded:
-        return folded[value.strip().casefold()]
-    near = get_close_matches(value, list(spelled), n=1)
+    near = alike(str(value), spelled)  # a code that lost its zeros
+    if isinstance(value, str):
+        near = near or get_close_matches(value, list(spelled), n=1)
     return spelled[near[0]] if near else None
 
 
@@ -180,11 +178,12 @@ def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
         )
     if not attribute.ordered:
         some = [_written(label) for label in attribute.labels[:2]]
-        raise _At(
-            comparison.at,
-            f"{name!r} has no order ({attribute.describe()}), so {comparison.sign} makes no sense; "
-            f"write {written_name(name)} in ({', '.join(some)}), or declare it as " + IN_ORDER,
+        said = (
+            f"{name!r} has no order ({attribute.describe()}), so none of its values is less than "
+            f"another or between two; write {written_name(name)} in ({', '.join(some)})"
         )
+        places = comparison.written or isinstance(attribute, Hierarchical)  # which are in levels
+        raise _At(comparison.at, said if places else said + ", or declare it as " + IN_ORDER)
     if isinstance(attribute, Binned):
         return _bins_where(comparison.sign, literal, name, attribute)
     order = _ORDERS[comparison.sign]

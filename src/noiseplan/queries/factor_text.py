@@ -35,10 +35,13 @@ _LEVELS = re.compile(r"levels\(([^)]*)\)")
 
 
 def read_factor(text: str, name: str, attribute: Attribute, level: str = "") -> Factor:
-    """What is asked of one attribute, or of a level of it: a word, levels(…), or rows of values."""
+    """What is asked of one attribute, or of a level of it: a word, levels(…), or rows of values.
+
+    `name` is what it is called, for messages.
+    """
     text = text.strip()
     if level and isinstance(attribute, Hierarchical):
-        return _of_groups(text, level, attribute)
+        return _of_groups(text, name, level, attribute)
     if text in WORDS:
         return WORDS[text]
     levels = _LEVELS.fullmatch(text)
@@ -58,11 +61,11 @@ def read_factor(text: str, name: str, attribute: Attribute, level: str = "") -> 
     return Custom(matrix, name=text, labels=labels)
 
 
-def _of_groups(text: str, level: str, attribute: Hierarchical) -> Factor:
+def _of_groups(text: str, name: str, level: str, attribute: Hierarchical) -> Factor:
     """What is asked of the groups of a level, over the leaves: county=06037 | 06059."""
     groups = attribute.at(level)
-    asked = read_factor(text, level, groups)
-    asked.check(level, groups)
+    asked = read_factor(text, name, groups)
+    asked.check(name, groups)
     if isinstance(asked, Identity):
         return Level(level)
     if isinstance(asked, Total):
@@ -161,7 +164,7 @@ def _unknown(text: str, name: str, attribute: Attribute) -> QueryError:
     return QueryError(
         f"{name}={text.strip()}: {unquoted(text.strip())!r} is neither a value of {name!r} nor "
         f"identity, prefix, ranges, total or levels(5, 10); {name!r} is {attribute.describe()}"
-        f"{suggestion(text.strip(), known)}"
+        f"{suggestion(unquoted(text.strip()), known)}"
     )
 
 

@@ -80,6 +80,7 @@ class Comparison:
     values: tuple[Literal, ...]
     at: int
     level: str = field(default="", repr=False)  # of a hierarchical attribute; leaves unless named
+    written: str = field(default="", repr=False, compare=False)  # what the level was called
 
 
 @final

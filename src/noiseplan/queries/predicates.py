@@ -172,7 +172,9 @@ def _by_attribute(tree: Condition, schema: Schema) -> Condition:
     """The tree with levels as comparisons of the attribute they are levels of."""
     if isinstance(tree, Comparison):
         found = schema.levels.get(tree.name)
-        return tree if found is None else replace(tree, name=found[0], level=found[1])
+        if found is None:
+            return tree
+        return replace(tree, name=found[0], level=found[1], written=tree.name)
     if isinstance(tree, Not):
         return Not(_by_attribute(tree.inner, schema))
     return type(tree)(tuple(_by_attribute(part, schema) for part in tree.parts))

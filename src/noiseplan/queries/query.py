@@ -116,6 +116,22 @@ class Query:
         named = (factor_name(self.schema, n, f) for n, f in self.factors.items())
         return SEPARATOR.join(named) or "total"
 
+    def without_sums(self) -> Query:
+        """The same rows in the same order, without attributes that one row of ones sums over.
+
+        Examples
+        --------
+        >>> schema = Schema.from_sizes({"age": 3, "sex": 2})
+        >>> Query(schema, {"age": Identity(), "sex": Custom([[1, 1]])}).without_sums().attributes
+        ('age',)
+        """
+        if self.joint is not None:
+            return self
+        kept = {n: f for n, f in self.factors.items() if not _sums_over(f)}
+        if len(kept) == len(self.factors):
+            return self
+        return Query(self.schema, kept, weight=self.weight, name=self.name)
+
     @property
     def headings(self) -> tuple[str, ...]:
         """What the columns of its table are called: attributes, or the levels asked for."""
@@ -260,6 +276,10 @@ def _inside_groups(factor: Custom, kind: Hierarchical, level: str) -> bool:
 
 
 SEPARATOR = " × "
+
+
+def _sums_over(factor: Factor) -> bool:
+    return isinstance(factor, Custom) and len(factor.values) == 1 and (factor.values == 1).all()
 
 
 def _rebuilt(

@@ -76,7 +76,7 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
         if name not in schema:
             raise QueryError(unknown_attribute(name, schema, schema.level_names))
         plain = Level(level) if level else Identity()
-        factor = read_factor(ask, name, schema[name], level) if equals else plain
+        factor = read_factor(ask, called, schema[name], level) if equals else plain
         own = schema[name]
         level = level or (own.levels[0] if isinstance(own, Hierarchical) else "")
         if any(level == other.level for other in asked.get(name, [])):

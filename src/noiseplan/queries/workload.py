@@ -260,7 +260,20 @@ class Workload(RandomWorkloads):
         """The same queries under a weighting scheme, multiplied onto the present weights.
 
         "rows": every row counts the same (as it is); "tables": every table counts the same,
-        whatever its size (1/rows); "sqrt": in between (1/√rows).
+        whatever its size (1/rows); "sqrt": in between (1/√rows). A table is a query here, so each
+        condition of `predicates`, one row, counts as much as a whole table; conditions that are
+        to count as one table together have a weight of one over their number.
+
+        Examples
+        --------
+        >>> schema = Schema.from_sizes({"age": 10, "sex": 2})
+        >>> minors = Workload.predicates(schema, ["age < 2", "age < 5"], weight=1 / 2)
+        >>> print((Workload.marginals(schema, k=1) + minors).weighted("tables"))
+        4 queries, 14 rows, over age, sex
+          age      10 rows  weight 0.1
+          sex       2 rows  weight 0.5
+          age < 2   1 row   weight 0.5
+          age < 5   1 row   weight 0.5
         """
         if scheme not in _WEIGHTINGS:
             raise QueryError(f"unknown weighting {scheme!r}; choose from {list(_WEIGHTINGS)}")

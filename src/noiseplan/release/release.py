@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from numpy.typing import ArrayLike
@@ -16,7 +17,7 @@ from noiseplan.counting import count_tables
 from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.base import Measurements, told
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
 from noiseplan.noise.law import NAMED
@@ -205,9 +206,8 @@ class Release(Derived):
         """
         if not isinstance(query, Query):
             query = self.plan.workload.asked(query)
-        mechanism = self.plan.mechanism
-        estimate = mechanism.answer(self.measurements, query)
-        errors = mechanism.errors(self.measurements, query)
+        ask = partial(self.plan.mechanism.answer_with_errors, self.measurements)
+        estimate, errors = told(query, ask)
         known = (
             self.plan.noise in NAMED and errors.bias is None
         )  # what was planned, before the data

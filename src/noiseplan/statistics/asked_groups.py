@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from noiseplan.errors import PlanError, QueryError, UnanswerableError, remedy, setting
-from noiseplan.queries import Factor, Level, Query
+from noiseplan.queries import Custom, Factor, Level, Query
+from noiseplan.queries.query import SEPARATOR, factor_name
 from noiseplan.queries.questions import question_of, read_question
+from noiseplan.schema import Hierarchical
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
@@ -45,7 +49,30 @@ def together(one: Mapping[str, Factor], by: Mapping[str, Factor], schema: Schema
 
 def called(what: str, groups: Query) -> str:
     """What a statistic is called: "median(income) by region"."""
-    return f"{what} by {groups.name}" if groups.attributes or groups.named else what
+    return f"{what} by {as_asked(groups)}" if groups.attributes or groups.named else what
+
+
+def as_asked(query: Query) -> str:
+    """The name of a query, with groups of a level as a question has them: "tract=04 × sex"."""
+    if query.named or query.joint is not None:
+        return query.name
+    schema = query.schema
+    parts = [
+        _group_text(schema, *each) or factor_name(schema, *each) for each in query.factors.items()
+    ]
+    return SEPARATOR.join(parts) or query.name
+
+
+def _group_text(schema: Schema, attribute: str, factor: Factor) -> str:
+    """Some groups of a level of an attribute; empty for anything else."""
+    kind = schema[attribute]
+    if not (isinstance(kind, Hierarchical) and isinstance(factor, Custom)):
+        return ""
+    level, equals, asked = factor.label.partition("=")
+    if equals and level in kind.levels:
+        return f"{schema.level_name(attribute, level)}={asked}"
+    first = schema.levels.get(level.partition(",")[0])  # of several levels, as they were asked
+    return factor.label if equals and first and first[0] == attribute else ""
 
 
 @contextmanager
@@ -84,12 +111,31 @@ def _table_for(asked: Sequence[Mapping[str, Factor]], schema: Schema) -> dict[st
     question, by a level where nothing finer is asked."""
     found = {}
     for name in sorted({name for each in asked for name in each}, key=schema.index):
-        factors = [each[name] for each in asked if name in each]
-        levels = {f.levels for f in factors if isinstance(f, Level)}
-        alone = len(levels) == 1 and all(isinstance(f, Level) for f in factors)
-        level = levels.pop() if alone else ()
-        found[name] = schema.level_name(name, level[0]) if len(level) == 1 else name
+        kind, factors = schema[name], [each[name] for each in asked if name in each]
+        level = _finest(kind, factors) if isinstance(kind, Hierarchical) else None
+        found[name] = name if level is None else schema.level_name(name, level)
     return found
+
+
+def _finest(kind: Hierarchical, factors: Sequence[Factor]) -> str | None:
+    """The level at which all of it is told; None for the leaves, unless they are asked by name."""
+    levels = [_level_of(kind, factor) for factor in factors]
+    known = [level for level in levels if level is not None]
+    return min(known, key=kind.level_index) if len(known) == len(levels) else None
+
+
+def _level_of(kind: Hierarchical, factor: Factor) -> str | None:
+    """The coarsest level whose groups a factor counts as a whole."""
+    if isinstance(factor, Level):
+        return min(factor.levels, key=kind.level_index)
+    if not isinstance(factor, Custom):
+        return None
+    for level in reversed(kind.levels[1:]):
+        group = kind.group_of(level)
+        first = np.unique(group, return_index=True)[1]
+        if np.array_equal(factor.values, factor.values[:, first[group]]):
+            return level
+    return None
 
 
 def _sums_call(needed: Mapping[str, str], summed: str) -> str:

@@ -15,7 +15,14 @@ from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Query, R
 from noiseplan.queries.factors import Permuted
 from noiseplan.queries.named_levels import Level
 from noiseplan.queries.questions import read_question
-from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
+from noiseplan.statistics.asked_groups import (
+    Asked,
+    answerable,
+    as_asked,
+    called,
+    factors_of,
+    together,
+)
 from noiseplan.statistics.attribute_values import (
     Values,
     about_missing,
@@ -87,7 +94,7 @@ def share(release: Release, what: Asked, by: Asked, how: Intervals) -> Statistic
     denominator, asked = Query(schema, groups), Query(schema, parts)
     within = _adds(denominator) and all(0 <= low <= high <= 1 for low, high in _entries(asked))
     fraction = Fraction(
-        called(f"share({asked.name})", denominator),
+        called(f"share({as_asked(asked)})", denominator),
         together(parts, groups, schema),
         denominator,
         (0.0, 1.0) if within else ANYTHING,

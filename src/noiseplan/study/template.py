@@ -201,8 +201,8 @@ zcdp = 0.1  # ρ
 # "a table of its own" = {{ half_width = 50 }}  # of the 95 % interval; or {{ std_error = 25 }}
 
 [plan]
-weighting = "tables"         # every table counts the same; without it every row does, and large
-                             # tables are favoured over small ones
+weighting = "tables"         # every table counts the same, and each condition as a table; without
+                             # it every row does, and large tables are favoured over small ones
 # objective  = "total"       # least sum of variances; or "rmse", "worst", or {{ p = 4 }}
 # at_most    = 500.0         # what it must reach, without [budget]: at the least privacy cost
 # neighbours = "add-remove"  # what one record may change; or "replace"

@@ -10,6 +10,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.agreement import agreement
 from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.planning.certify import (
     Certificate,
@@ -171,7 +172,7 @@ def aim(plan: Plan) -> str:
     if reach is not None:
         return f"least privacy cost at which the {goal_words(plan)} is at most {reach:.6g}"
     if scale is None:
-        return f"least {goal_words(plan)}"
+        return f"least {goal_words(plan)}{_conditions_as_tables(plan)}"
     if scale < 1 - 1e-4:
         budget = "" if plan.budget is None else ", for the budget"  # none, or not saved
         return f"variance targets, all met with {scale:.2g} of the variance allowed{budget}"
@@ -303,6 +304,22 @@ def _weighted(plan: Plan) -> str:
     return "weighted " if (plan.workload.columns.weights != 1).any() else ""
 
 
+def _conditions_as_tables(plan: Plan) -> str:
+    """A word where every condition counts as much as a whole table, as `weighted("tables")` has it.
+
+    The total is one row too, and a table like any other.
+    """
+    if not isinstance(plan.objective, TotalVariance) or not _weighted(plan):
+        return ""
+    rows, columns = plan.workload.sizes, plan.workload.columns
+    conditions = (rows == 1) & (columns.attributes >= 0).any(axis=1)
+    each, tables = (columns.weights * rows)[conditions], (columns.weights * rows)[rows > 1]
+    alike = len(each) > 0 and np.allclose(each, each[0], rtol=1e-9, atol=0.0)
+    if not alike or not np.isclose(tables, each[0], rtol=1e-9, atol=0.0).any():
+        return ""
+    return f", {'each of ' * (len(each) > 1)}{counted(len(each), 'condition')} counting as a table"
+
+
 def considered_words(planners: Considered) -> str:
     """The planner that was taken, and why others were not.
 
@@ -342,7 +359,9 @@ def _measures(plan: Plan) -> str:
     chosen = words_for(plan.privacy).planner or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""
     drawing = f"{_bytes(plan.memory)}, about {duration(seconds)} to draw"
-    return f"{how}{plan.mechanism.describe()}; {drawing}{_counting(plan)}"
+    agreeing = agreement(plan.mechanism, plan.workload)
+    below = f"\n{BELOW}{agreeing}" if agreeing else ""
+    return f"{how}{plan.mechanism.describe()}; {drawing}{_counting(plan)}{below}"
 
 
 def _counting(plan: Plan) -> str:

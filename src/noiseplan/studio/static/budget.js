@@ -157,7 +157,7 @@ function whose() {
 }
 
 const OBJECTIVES = [["total", "the average is small"], ["worst", "the largest is small"], ["p", "in between (4-norm)"]];
-const WEIGHTINGS = [["rows", "every number counts the same"], ["tables", "every table counts the same"], ["sqrt", "in between"]];
+const WEIGHTINGS = [["rows", "every number counts the same"], ["tables", "every table counts the same, and each condition"], ["sqrt", "in between"]];
 
 function priorities() {
   const plan = state.design.plan ?? {};

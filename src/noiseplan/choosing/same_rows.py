@@ -7,15 +7,16 @@ measured apart, part by part. Nothing need be compared then but these:
     left of a plan      1/σ² = 1/σ²_plan − 1/σ²_have
     put together        (Σ_j d_j ω_j) / Σ_j d_j   with the precisions d_j of what was measured
 
-Each number put together is unbiased for its row and has the plan's variance, so that answers and
-errors are those of the plan.
+Precisions are those of Gaussian noise, which is all that plans are compared with
+(`joined_plans.require_alike`). Each number put together is unbiased for its row and has the plan's
+variance, so that answers and errors are those of the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -26,8 +27,7 @@ from noiseplan.choosing.precisions import still_needed
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
-from noiseplan.mechanisms.reduced import ReducedMechanism
-from noiseplan.mechanisms.side_by_side import SideBySide
+from noiseplan.mechanisms.reduced import CELLS, ReducedMechanism
 
 # Mechanisms that are continued so where they are all of a plan; others have ways of their own.
 KINDS: Final = ("levels", "tree", "series", "side by side")
@@ -39,18 +39,14 @@ SIZES: Final = ("_sigma2", "sizes")
 
 def parts_of(mechanism: Mechanism) -> list[Mechanism]:
     """The mechanisms that it is made of, over the cells of each."""
-    if isinstance(mechanism, SideBySide):
-        return [part for each in mechanism.mechanisms for part in parts_of(each)]
-    return parts_of(mechanism.small) if isinstance(mechanism, ReducedMechanism) else [mechanism]
+    return [part for each in mechanism.inner for part in parts_of(each)] or [mechanism]
 
 
 def _made_of(like: Mechanism, parts: Iterator[Mechanism]) -> Mechanism:
     """Undo `parts_of`."""
-    if isinstance(like, SideBySide):
-        return replace(like, mechanisms=tuple(_made_of(each, parts) for each in like.mechanisms))
-    if isinstance(like, ReducedMechanism):
-        return replace(like, small=_made_of(like.small, parts))
-    return next(parts)
+    if not like.inner:
+        return next(parts)
+    return like.with_inner(tuple(_made_of(each, parts) for each in like.inner))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +102,7 @@ def _numbers(content: Any) -> Iterator[tuple[Any, Any]]:
 def same_rows(mechanisms: Sequence[Mechanism]) -> BySameRows | None:
     """The way to compare mechanisms that differ in nothing but their noise; None for others."""
     first, *others = mechanisms
-    if _over_its_cells(first).kind not in KINDS or first.noise.law != "gaussian":
-        return None
-    if any(part.kind not in PARTS for part in parts_of(first)):
+    if not _continued_so(first) or any(part.kind not in PARTS for part in parts_of(first)):
         return None
     shapes = [_shape(each) for each in mechanisms]
     if any(each.schema != first.schema for each in others) or shapes.count(shapes[0]) < len(shapes):
@@ -117,21 +111,19 @@ def same_rows(mechanisms: Sequence[Mechanism]) -> BySameRows | None:
     return BySameRows() if all(a.same_rows(b) for a, *more in written for b in more) else None
 
 
-def _over_its_cells(mechanism: Mechanism) -> Mechanism:
-    return (
-        _over_its_cells(mechanism.small) if isinstance(mechanism, ReducedMechanism) else mechanism
-    )
+def _continued_so(mechanism: Mechanism) -> bool:
+    """Whether it is of such a kind, over its own cells or over classes of them."""
+    if mechanism.kind == ReducedMechanism.kind:
+        return all(map(_continued_so, mechanism.inner))
+    return mechanism.kind in KINDS
 
 
 def _shape(mechanism: Mechanism) -> object:
     """How it is made of parts, and the cells of each."""
-    if isinstance(mechanism, SideBySide):
-        return [_shape(each) for each in mechanism.mechanisms]
-    if isinstance(mechanism, ReducedMechanism):
-        arrays = mechanism.parts()[1]
-        cells = {n: a.tolist() for n, a in arrays.items() if n.startswith("cells_")}
-        return cells, _shape(mechanism.small)
-    return mechanism.kind
+    inner = [_shape(each) for each in mechanism.inner]
+    arrays = mechanism.parts()[1] if inner else {}
+    cells = {name: each.tolist() for name, each in arrays.items() if name.startswith(CELLS)}
+    return mechanism.kind, cells, inner
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,15 @@ class Mechanism(ABC):
         """The mechanism whose cost this one has: itself, or that over a smaller domain."""
         return self
 
+    @property
+    def inner(self) -> tuple[Mechanism, ...]:
+        """The mechanisms that measure for it; none where it measures itself."""
+        return ()
+
+    def with_inner(self, inner: tuple[Mechanism, ...]) -> Mechanism:
+        """The same with others in their place."""
+        raise PlanError("a mechanism that measures itself has no others: this is a bug")
+
     def require_noise(self, neighbours: Neighbours) -> None:
         """Refuse to leave anything without noise that depends on whose records are there."""
         require_sizes(self.noise.size)

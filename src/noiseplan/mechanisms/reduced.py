@@ -27,6 +27,8 @@ from noiseplan.schema import Schema
 
 # Arrays of the mechanism over the smaller domain are told apart by this.
 SMALL = "small_"
+# And those of its cells by this.
+CELLS = "cells_"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,14 @@ class ReducedMechanism(Mechanism):
     @property
     def priced(self) -> Mechanism:
         return self.small.priced
+
+    @property
+    def inner(self) -> tuple[Mechanism, ...]:
+        return (self.small,)
+
+    def with_inner(self, inner: tuple[Mechanism, ...]) -> ReducedMechanism:
+        (small,) = inner
+        return replace(self, small=small)
 
     def require_noise(self, neighbours: Neighbours) -> None:
         self.small.require_noise(neighbours)
@@ -155,13 +165,13 @@ class ReducedMechanism(Mechanism):
         saved: Json = {"kind": self.kind, "small": content}
         own: Arrays = {SMALL + name: array for name, array in small.items()}
         if isinstance(cells, SpareValues):
-            return saved, own | {"cells_spare": cells.positions}
+            return saved, own | {CELLS + "spare": cells.positions}
         values = cells.values if isinstance(cells, Classes) else cells
         assert isinstance(values, MergedValues)
-        arrays: Arrays = {"cells_attributes": values.positions}
-        arrays |= {f"cells_groups_{i}": groups for i, groups in enumerate(values.groups)}
+        arrays: Arrays = {CELLS + "attributes": values.positions}
+        arrays |= {f"{CELLS}groups_{i}": groups for i, groups in enumerate(values.groups)}
         if isinstance(cells, Classes):
-            arrays["cells_classes"] = cells.classes
+            arrays[CELLS + "classes"] = cells.classes
         return saved, arrays | own
 
     @classmethod
@@ -176,17 +186,17 @@ class ReducedMechanism(Mechanism):
 
 
 def _read_cells(arrays: Arrays, schema: Schema) -> Cells:
-    if "cells_spare" in arrays:
-        return SpareValues(schema, _positions(arrays["cells_spare"], schema))
-    positions = _positions(arrays["cells_attributes"], schema)
+    if CELLS + "spare" in arrays:
+        return SpareValues(schema, _positions(arrays[CELLS + "spare"], schema))
+    positions = _positions(arrays[CELLS + "attributes"], schema)
     groups = tuple(
-        _groups(arrays[f"cells_groups_{i}"], schema.shape[a])
+        _groups(arrays[f"{CELLS}groups_{i}"], schema.shape[a])
         for i, a in enumerate(positions.tolist())
     )
     values = MergedValues(schema, positions, groups)
-    if "cells_classes" not in arrays:
+    if CELLS + "classes" not in arrays:
         return values
-    return Classes(values, _groups(arrays["cells_classes"], values.inner.size))
+    return Classes(values, _groups(arrays[CELLS + "classes"], values.inner.size))
 
 
 def _positions(found: Any, schema: Schema) -> IntArray:

@@ -137,6 +137,13 @@ class SideBySide(Mechanism):
             return added
         return self.noise.least_sum(added, lambda: cell_by_cell(self.mechanisms, neighbours))
 
+    @property
+    def inner(self) -> tuple[Mechanism, ...]:
+        return self.mechanisms
+
+    def with_inner(self, inner: tuple[Mechanism, ...]) -> SideBySide:
+        return replace(self, mechanisms=inner)
+
     def require_noise(self, neighbours: Neighbours) -> None:
         for each in self.mechanisms:
             each.require_noise(neighbours)

@@ -103,8 +103,8 @@ def test_a_long_attribute_crossed_is_never_worse_than_each_alone(score: str, noi
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("workload", [BESIDE, CROSSED], ids=["matrix", "series"])
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("workload", [CROSSED, BESIDE], ids=["series", "matrix"])
+@pytest.mark.parametrize("noise", ["discrete", "gaussian"])
 def test_targets_are_met_for_no_more_than_the_sum_of_each(
     workload: nz.Workload, noise: str
 ) -> None:
@@ -147,7 +147,7 @@ def test_groups_of_queries_have_more_in_common_than_each_alone() -> None:
 @pytest.mark.parametrize("people", some([3, 1], 1))
 def test_no_record_pays_more_than_is_promised(people: int) -> None:
     """Over 57,600 cells: each is asked what it pays, of all parts together."""
-    for workload in (BESIDE, nz.Workload([TABLE, DENSE])):
+    for workload in some([BESIDE, nz.Workload([TABLE, DENSE])], 1):
         plan = nz.plan(workload, budget=BUDGET, max_rows=people)
         assert isinstance(plan.mechanism, SideBySide)
         costs = plan.mechanism.cell_costs()

@@ -118,7 +118,7 @@ def test_attributes_of_one_size_but_different_roles_are_kept_apart() -> None:
             (same_sizes(200, 10, up_to=3), 4),
             (same_sizes(40, 5, k=3) + prefixes(40, 5, 2), 4),
         ],
-        2,
+        1,
     ),
     ids=repr,
 )

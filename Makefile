@@ -29,10 +29,10 @@ studio: $(STUDIO_STAMP) ## design the demonstration's study in the browser
 	@test -e $(STUDIO)/wages.toml || (cd $(STUDIO) && $(CURDIR)/$(BIN)/noiseplan init --example wages)
 	@cd $(STUDIO) && $(CURDIR)/$(BIN)/noiseplan studio wages.toml
 
-# Every test runs. At everyday depth random tests draw a part of their cases, and grids of parameters
-# that take long run for every value of every parameter, not for every combination of them
-# (tests/depth.py). All cases, as .ci/run has them: make thorough, or NOISEPLAN_TEST_DEPTH=full make test.
-test: lint ## lint, formatting, types and all tests, random ones and grids with a part of their cases
+# Every test runs. At everyday depth random tests draw a part of their cases, grids of parameters
+# that take long run for every value of every parameter, not for every combination of them, and of
+# other cases that take long a few run (tests/depth.py). All cases, as .ci/run has them: make thorough, or NOISEPLAN_TEST_DEPTH=full make test.
+test: lint ## lint, formatting, types and all tests, random and long ones with a part of their cases
 	@$(MAKE) --no-print-directory --jobs=2 types all-tests
 
 thorough: export NOISEPLAN_TEST_DEPTH = full

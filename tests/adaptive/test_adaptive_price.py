@@ -80,7 +80,7 @@ def test_a_set_that_was_measured_does_not_stand_for_those_that_look_like_it() ->
     assert exact <= Fraction(left.privacy.rho) <= exact * (1 + Fraction(1, 10**9))
 
 
-@pytest.mark.few(3)
+@pytest.mark.grid
 @pytest.mark.parametrize("neighbours", BOTH)
 @pytest.mark.parametrize("seed", seeds(40))
 def test_what_is_left_is_charged_in_full(seed: int, neighbours: str) -> None:

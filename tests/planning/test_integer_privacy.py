@@ -111,7 +111,7 @@ def made(workload: nz.Workload, **options: Any) -> nz.Plan:
     return plan
 
 
-@pytest.mark.few(3)
+@pytest.mark.grid
 @each_neighbours
 @each_workload
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -146,7 +146,7 @@ def test_the_explicit_optimum(name: str) -> None:
 FEW = ("identity", "prefix", "dense matrix", "one value", "only one value")
 
 
-@pytest.mark.few(5)
+@pytest.mark.grid
 @pytest.mark.parametrize(
     ("name", "neighbours"),
     [*((name, "add-remove") for name in WORKLOADS), *((name, "replace") for name in FEW)],
@@ -187,7 +187,6 @@ def test_random_workloads(
     made(asked, budget=nz.zCDP(rho), neighbours=neighbours, planner=planner)
 
 
-@pytest.mark.few(3)
 @each_workload
 def test_rounding_costs_no_privacy_that_the_continuous_plan_does_not(name: str) -> None:
     """Replacing a record: as near to the stated cost as the continuous plan is."""

@@ -144,7 +144,7 @@ def test_groups_of_queries_have_more_in_common_than_each_alone() -> None:
     assert "groups of queries (taken)" in str(plan)
 
 
-@pytest.mark.parametrize("people", some([3, 1], 1))
+@pytest.mark.parametrize("people", [1, 3])
 def test_no_record_pays_more_than_is_promised(people: int) -> None:
     """Over 57,600 cells: each is asked what it pays, of all parts together."""
     for workload in some([BESIDE, nz.Workload([TABLE, DENSE])], 1):

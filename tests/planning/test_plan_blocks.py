@@ -97,7 +97,6 @@ def test_against_dense_algebra(case: str, noise: str) -> None:
     assert plan.total_variance == pytest.approx(total, rel=1e-9)
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("case", ["mixed 1", "mixed 2", "alike", "dense matrix 301"])
 def test_the_cost_of_replacing(case: str) -> None:
     plan = residual(CASES[case](), budget=nz.zCDP(0.01), neighbours="replace")

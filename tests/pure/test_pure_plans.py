@@ -181,7 +181,6 @@ def test_continuous_noise_is_a_little_larger_and_as_private(kind: str) -> None:
     assert "for simulation" in release.brand
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", ["marginals", "one-way", "prefix", "joint", "binary"])
 def test_replaced_records_cost_no_more_than_is_stated(kind: str, tmp_path: Path) -> None:
     plan = nz.plan(WORKLOADS[kind], budget=nz.PureDP(1.0), neighbours="replace")

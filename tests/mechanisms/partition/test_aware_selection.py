@@ -98,7 +98,6 @@ def test_the_law_is_the_one_defined(kind: str) -> None:
             assert sum(found.values()) == 1
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("candidates", "largest", "epsilon"),
     [

@@ -11,6 +11,7 @@ from mechanism_examples import HALVES, MIXED, STEPS, SUMS, TWO, alone, grouped, 
 
 import noiseplan as nz
 from depth import depth
+from noiseplan.choosing.continuation import joint_covariance
 from noiseplan.choosing.same_rows import BySameRows, parts_of, same_rows
 from noiseplan.errors import PlanError
 from noiseplan.release.release import make_release
@@ -148,3 +149,18 @@ def test_other_queries_are_refused_with_what_works() -> None:
     said = str(refused.value)
     assert "continued by the same queries with another budget alone" in said
     assert "plan.release(data, …)" in said
+
+
+def test_covariances_with_earlier_means_are_refused() -> None:
+    """Means by shares are not the best of all that was measured: a series' answers are."""
+    for name in ("each query", "a series"):
+        few, many = planned(name, 0.05, "gaussian"), planned(name, 0.2, "gaussian")
+        earlier = few.release(counts(few), seed=1)
+        later = many.given(earlier).release(counts(few), seed=2)
+        query = many.workload.query(0)
+        if name == "a series":
+            found = joint_covariance(earlier, later, query, query)
+            np.testing.assert_allclose(np.diagonal(found), later.plan.variance(query))
+            continue
+        with pytest.raises(PlanError, match="means of what was measured apart"):
+            joint_covariance(earlier, later, query, query)

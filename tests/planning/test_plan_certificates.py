@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, permutations
 from math import inf, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -378,3 +379,15 @@ def test_a_bound_ten_times_below_is_told_in_words() -> None:
     place = said.index(f"optimality  total variance {plan.total_variance:.6g}")
     below = f"lower bound {certificate.bound:.6g}, too far below to tell how near the best this is"
     assert said[place + 1] == below
+
+
+def test_a_loss_that_was_read_from_a_file_is_certified_with_nothing(tmp_path: Path) -> None:
+    """Its name alone is saved: a bound on the total variance is none on it."""
+    workload = prefixes(5, 2, 2) + prefixes(5, 2, 1)
+    loss = nz.ConvexLoss(lambda v: float((v**3).sum()), lambda v: 3 * v**2)
+    plan = nz.plan(workload, budget=BUDGET, planner="residual", objective=loss)
+    assert plan.certify().bound > 0
+    plan.release(np.full((5, 5), 3), seed=1).save(tmp_path / "out")
+    loaded = nz.load(tmp_path / "out").plan
+    assert loaded.certify().bound == 0
+    assert "certified" not in str(loaded)

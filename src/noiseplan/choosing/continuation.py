@@ -265,4 +265,10 @@ def joint_covariance(earlier: Release, later: Release, query: Query, other: Quer
     (2, 2)
     """
     earlier.plan.mechanism.require(query)
+    if later.plan.mechanism.agreeing([query, other]) is not None:
+        raise PlanError(
+            "the later answers are means of what was measured apart, and not the best that all of "
+            "it tells: what they have in common with earlier ones is not known. Covariances within "
+            "one release are, release.covariance(query, other)"
+        )
     return later.covariance(query, other)

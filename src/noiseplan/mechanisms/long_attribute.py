@@ -96,7 +96,7 @@ class LongMechanism(AlongAttribute):
         raise PlanError(
             "one of the plans measures along a long attribute, by the nodes of a tree or by a "
             "series; such a plan is not compared with others, and is continued by the same queries "
-            "with another budget alone"
+            "with another budget alone, where these are measured by the same rows"
         )
 
     # ------------------------------------------------------------------ privacy

@@ -40,7 +40,8 @@ from noiseplan.schema import Schema
 PART: Final = "part{}_"
 APART: Final = (
     "one of the plans measures queries apart, with noise of their own; such a plan is not compared "
-    "with others, and is continued by the same queries with another budget alone"
+    "with others, and is continued by the same queries with another budget alone, where these are "
+    "measured by the same rows"
 )
 
 

@@ -41,13 +41,7 @@ from noiseplan.planning.bounds import (
 )
 from noiseplan.planning.certificates import PROVED, Unstated
 from noiseplan.planning.free_split import SEARCH_STEPS, optimise_total
-from noiseplan.planning.objectives import (
-    ConvexLoss,
-    PNormVariance,
-    RelativeError,
-    TotalVariance,
-    WorstVariance,
-)
+from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance, WorstVariance
 from noiseplan.planning.planners import tree_plans
 from noiseplan.planning.planners.row_space_plans import least_of_any
 from noiseplan.planning.problem import Problem
@@ -344,8 +338,9 @@ def _at_the_privacy(plan: Plan, least: float) -> float:
 def _optimum(plan: Plan) -> float:
     """The bound by the optimum in the row space, where that is found within a minute; else 0."""
     goal = None if plan.targets is not None else plan.objective
-    outside = plan.privacy.neighbours == "replace" or isinstance(goal, RelativeError)
-    if outside or _nothing_to_pay(plan):
+    # Relative errors have no such bound, and of a loss that was read from a file nothing is known.
+    known = isinstance(goal, TotalVariance | WorstVariance | PNormVariance | ConvexLoss | None)
+    if plan.privacy.neighbours == "replace" or not known or _nothing_to_pay(plan):
         return 0.0
     cost = _cost(plan)
     if isinstance(goal, ConvexLoss):  # which does not go as one over the cost

@@ -69,7 +69,7 @@ TOLERANCE, ROOM = 5e-4, 1e-11
 PATIENCE, ROUGH = 5.0, 1e-3
 LONG_PATIENCE, ROUGHER = 20.0, 5e-3
 # Seconds that are waited where nothing but a bound is asked for, and how near it must be.
-FOR_A_BOUND, KNOWN = 60.0, 1e-4
+FOR_A_BOUND, KNOWN = 60.0, 2e-5
 # And so many times that for single variances, whose search takes so many times longer.
 LONGER: Final = SINGLE_STEPS * SINGLE_CUBES
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
@@ -219,8 +219,7 @@ def affordable_optimum(problem: Problem, patient: bool = False) -> RowSpaceOptim
 
 def least_of_any(problem: Problem, value: float) -> float:
     """What no plan is below, at cost one (a loss of one's own: at the budget), where that is found
-    within a minute; else 0. The search ends as soon as a plan of this value is known to be the best
-    but for a ten-thousandth.
+    within a minute; else 0. It ends as soon as a plan of this value is known to be the best.
     """
     if _outside(problem) is not None or not problem.design.free:
         return 0.0

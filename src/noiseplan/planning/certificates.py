@@ -200,10 +200,9 @@ class Sharper:
 
     @cached_property
     def gap(self) -> float | None:
+        """That of the plan itself, or a smaller one; else who asks may be told of a better one."""
         other = self.other.gap
-        if other is None:  # of a total variance its bound tells
-            return None if self.total is not None else self.searched
-        return other if self.searched is None else min(other, self.searched)
+        return other if other is None or self.searched is None else min(other, self.searched)
 
 
 def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> float:

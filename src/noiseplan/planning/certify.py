@@ -39,7 +39,7 @@ from noiseplan.planning.bounds import (
     total_variance_bound,
     weighted_sum_bound,
 )
-from noiseplan.planning.certificates import PROVED, Unstated
+from noiseplan.planning.certificates import PROVED, Sharper, Unstated
 from noiseplan.planning.free_split import SEARCH_STEPS, optimise_total
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance, WorstVariance
 from noiseplan.planning.planners import tree_plans
@@ -219,7 +219,13 @@ def known_certificate(plan: Plan) -> Certificate | None:
         return Certificate.of(value, value * (1.0 - (optimality.gap or PROVED)))
     if optimality.known is not None and _of_total(plan):
         return Certificate.of(plan.total_variance, optimality.known)
-    return None
+    return _searched(plan)
+
+
+def _searched(plan: Plan) -> Certificate | None:
+    """What a search for a better plan found out, as far as it went."""
+    gap = plan.optimality.searched if isinstance(plan.optimality, Sharper) else None
+    return None if gap is None else Certificate.of(value := reached(plan), value * (1.0 - gap))
 
 
 def search_takes_long(plan: Plan) -> bool:
@@ -244,13 +250,15 @@ def bound_takes_long(plan: Plan) -> bool:
 def usual_certificate(plan: Plan) -> Certificate | None:
     """What is known, or takes no more than about a second."""
     known = known_certificate(plan)
-    if known is not None or not isfinite(plan.privacy.pcost) or bound_takes_long(plan):
+    if known is not None and known != _searched(plan):
+        return known
+    if not isfinite(plan.privacy.pcost) or bound_takes_long(plan):
         return known
     if _of_total(plan):
         return Certificate.of(plan.total_variance, plan.lower_bound)
     values = sum(plan.design.group_count(r) for r in plan.design.free)
     quick = values <= QUICK_VALUES and plan.design.terms.subsets <= QUICK_SUBSETS
-    return plan.certify() if quick else None
+    return plan.certify() if quick else known
 
 
 def certify(plan: Plan) -> Certificate:

@@ -168,9 +168,9 @@ class Plan:
     def gap(self) -> float | None:
         """How far the objective may be above that of the best linear Gaussian mechanism, relative.
 
-        Certified by plans of one matrix over all cells (`planner="optimal"`), along long attributes
-        and where the optimum was looked for and not taken; None elsewhere. It is
-        (value − bound)/value; all that is printed is value/bound − 1, as `certify` has it.
+        Certified by plans of one matrix over all cells (`planner="optimal"`) and along long
+        attributes; None elsewhere. It is (value − bound)/value; all that is printed is
+        value/bound − 1, as `certify` has it.
         """
         return self.optimality.gap
 

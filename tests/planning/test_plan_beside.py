@@ -192,6 +192,21 @@ def test_groups_that_cross_are_planned_beside_the_tree(long: None) -> None:
     assert plan.certify().bound <= best.total_variance
 
 
+@pytest.mark.parametrize("rho", [0.5, 50.0])
+def test_rows_that_are_too_many_for_their_errors_are_passed_over(rho: float) -> None:
+    """The table over its cells crossed with the condition's is above the limit of dense numbers."""
+    codes = [f"{c}{t}{p}" for c, t, p in product(range(6), range(9), range(5))]
+    geo = nz.Hierarchical.from_codes(codes, {"county": 1, "tract": 2}, leaf="place")
+    schema = nz.Schema({"geo": geo, "age": nz.Ordinal(range(60))})
+    table = nz.Query(schema, {"geo": nz.Level("tract"), "age": VALUE})
+    asked = nz.Workload([table]) + nz.Workload.predicates(schema, ["age >= 30 or tract = '00'"])
+    plan = nz.plan(asked, budget=nz.zCDP(rho))
+    assert plan.privacy.rho <= rho
+    # No more than both alone with half of the budget each.
+    alone = [nz.plan(asked.subset([i]), budget=nz.zCDP(rho / 2)).total_variance for i in (0, 1)]
+    assert plan.total_variance <= sum(alone) * (1 + 1e-3)
+
+
 def test_two_thousand_places_take_no_matrix_over_places() -> None:
     codes = [f"{c:02d}{t:02d}{p}" for c in range(40) for t in range(10) for p in range(5)]
     geo = nz.Hierarchical.from_codes(codes, {"county": 2, "tract": 4}, leaf="place")

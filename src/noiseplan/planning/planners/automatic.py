@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, QueryError
 from noiseplan.planning.candidate import (
     NOT_BETTER,
     TAKEN,
@@ -78,6 +78,7 @@ FAR_WORSE, CELLS_FAR_WORSE = 1.5, 4.0
 FAR: Final = 0.02
 # Cells that faint noise is tried on.
 FAINT_CELLS: Final = 2**20
+TOO_MANY_ROWS: Final = "too many rows over long attributes"
 # Noise on single rows is what a plan of pure DP is never worse than, but for rounding.
 NO_WORSE: Final = 1 - 1e-6
 # Over smaller domains than this, rows over classes are written out in full.
@@ -403,7 +404,8 @@ def _faint_rows(problem: Problem, best: Candidate) -> Candidate | None:
         return None
     try:
         return noise_on_rows.solve(problem)
-    except np.linalg.LinAlgError:  # variances that differ too much for double precision
+    # Variances that differ too much for double precision, or of too many rows to be worked out.
+    except (np.linalg.LinAlgError, QueryError):
         return None
 
 
@@ -436,6 +438,8 @@ def _against(
             found = NOT_BETTER
         except np.linalg.LinAlgError:  # variances that differ too much for double precision
             found = laplace_choice.DIFFERENT_WEIGHTS
+        except QueryError:  # whose errors nobody works out
+            found = TOO_MANY_ROWS
     return replace(best, considered=(*_others(best, name), (name, found)))
 
 

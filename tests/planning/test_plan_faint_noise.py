@@ -15,11 +15,14 @@ from noiseplan.noise.moments import discrete_gaussian_slope, discrete_gaussian_v
 
 S = nz.Schema.from_sizes
 SMALL, PAIR, LONG = S({"a": 2, "b": 3, "c": 4}), S({"a": 3, "c": 40}), S({"a": 3, "c": 2000})
+PLACES = S({"place": 300, "age": 4})
+COUNTIES = nz.Levels(25, leaves=False, total=False)
 WORKLOADS = {
     "a table and its total": (LONG, [["a"], {}]),
     "two tables": (PAIR, [["a"], ["c"]]),
     "tables of two attributes": (SMALL, [["a", "b"], ["c"], ["b", "c"]]),
     "prefix sums": (SMALL, [{"a": nz.Prefix(), "c": nz.Prefix()}, ["b"]]),
+    "levels of places": (PLACES, [{"place": COUNTIES, "age": nz.Prefix()}, ["place"], ["age"]]),
     "ranges": (SMALL, [{"c": nz.Ranges()}, ["b"], {}]),
 }
 RHOS = (0.01, 0.7, 1.3, 2.0, 5.0, 13.0, 50.0)

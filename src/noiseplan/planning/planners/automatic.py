@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -35,11 +34,8 @@ from noiseplan.planning.candidate import (
     reached,
 )
 from noiseplan.planning.cell_classes import at_least
-from noiseplan.planning.certificates import Sharper
 from noiseplan.planning.finish import require_sound
-from noiseplan.planning.free_split import alone
 from noiseplan.planning.limits import BETTER, EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
-from noiseplan.planning.noise_within import gaussian_within
 from noiseplan.planning.objectives import (
     ConvexLoss,
     RelativeError,
@@ -49,17 +45,19 @@ from noiseplan.planning.objectives import (
 from noiseplan.planning.planners import (
     beside_levels,
     each_alone,
+    faint_noise,
     laplace_choice,
     laplace_matrix,
     level_plans,
-    named,
     noise_on_rows,
     optimal,
     queries_apart,
     replaced_optimum,
     residual_family,
     row_space_plans,
+    waited_optimum,
 )
+from noiseplan.planning.planners.waited_optimum import at_the_budget, at_the_optimum
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 from noiseplan.planning.some_by_cells import SomeByCells, all_searched
@@ -74,10 +72,6 @@ MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows
 # have in common seldom makes up for that. On cells of tables it does more often, up to 3 times.
 FAR_WORSE, CELLS_FAR_WORSE = 1.5, 4.0
-# Above its bound by more than this, a plan may be far from the best, and that is waited for.
-FAR: Final = 0.02
-# Cells that faint noise is tried on.
-FAINT_CELLS: Final = 2**20
 TOO_MANY_ROWS: Final = "too many rows over long attributes"
 # Noise on single rows is what a plan of pure DP is never worse than, but for rounding.
 NO_WORSE: Final = 1 - 1e-6
@@ -127,8 +121,13 @@ def solve(problem: Problem, challengers: Challengers | None = None) -> Candidate
         known = problem.neighbours == "add-remove" or _family(problem).has_optimum
         for name, challenge in () if plain_tables and known else challengers or CHALLENGERS:
             best = _against(problem, best, name, challenge(problem, best))
+    return or_faint(problem, best)
+
+
+def or_faint(problem: Problem, best: Candidate) -> Candidate:
+    """The same, or rows of small integers where noise is of less than one count."""
     faint = problem.faint and reached(problem, best) > 0
-    for name, challenge in FAINT_CHALLENGERS if faint else ():
+    for name, challenge in faint_noise.CHALLENGERS if faint else ():
         found = challenge(problem, best)
         clearly = residual_family.CLEARLY_BETTER * reached(problem, best)
         if found is not None and reached(problem, found) < clearly:
@@ -189,7 +188,7 @@ def _gaussian(problem: Problem) -> Candidate:
         return replace(made, considered=(("residual", TAKEN),))
     reason, made = optimal.untried(problem), residual_family.made(problem, solution)
     if reason is None:
-        value = min(solution.share.value, _at_the_budget(problem, made))
+        value = min(solution.share.value, at_the_budget(problem, made))
         better = optimal.clearly_better(problem, value)
         if better is not None:
             return _taken(better, "optimal", "residual", WORSE)
@@ -261,7 +260,7 @@ def _classes(problem: Problem) -> SmallerDomain | str:
 
 def _levels(problem: Problem, best: Candidate) -> Candidate | None:
     """Rows of its own for each level of an attribute that is asked by several."""
-    if not _family(problem).has_optimum or _at_the_optimum(best):
+    if not _family(problem).has_optimum or at_the_optimum(best):
         return None
     found = beside_levels.by_levels(problem)
     # Most attributes have no levels to speak of: these are mentioned where they are better.
@@ -271,47 +270,12 @@ def _levels(problem: Problem, best: Candidate) -> Candidate | None:
 
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The optimum where the rank is low, however many cells there are."""
-    if not _family(problem).has_optimum or _at_the_optimum(best):
-        return None
-    if problem.neighbours == "replace":
-        return replaced_optimum.unasked(problem)
-    if isinstance(problem.goal, TotalVariance) and alone(problem.design):
-        return "not tried for one attribute"  # since what was planned is its optimum
-    reason = row_space_plans.untried(problem)
-    longer = reason is not None and row_space_plans.untried(problem, far=True) is None
-    if reason is not None and not (longer and _far(problem, best)):
-        return reason
-    found = row_space_plans.clearly_better(problem, _at_the_budget(problem, best))
-    return found if isinstance(found, Candidate) else _known_better(problem, best, found)
-
-
-def _known_better(problem: Problem, best: Candidate, least: float) -> Candidate:
-    """The best so far, with what nothing is below, at the budget or at cost one."""
-    value, total = _at_the_budget(problem, best), None
-    if problem.priorities is not None and problem.allowed is None:  # met a hair better than asked
-        value = max(value, best.privacy.pcost)
-    elif problem.priorities is None and isinstance(problem.goal, TotalVariance):
-        total = least * (problem.allowed or 1.0) / best.privacy.pcost
-    gap = max(1.0 - least / value, 0.0) if least > 0 and value > 0 else None
-    return replace(best, optimality=Sharper(best.optimality, gap, total))
-
-
-def _far(problem: Problem, best: Candidate) -> bool:
-    """Whether a plan for the total is far above its bound, which it would be printed with."""
-    if problem.priorities is not None or not isinstance(problem.goal, TotalVariance):
-        return False
-    return reached(problem, best) > (1 + FAR) * best.optimality.lower_bound
-
-
-def _at_the_budget(problem: Problem, found: Candidate) -> float:
-    """What is reached within the budget: targets are compared at cost one, as without a budget."""
-    cost = 1.0 if problem.targets is None else problem.allowed or 1.0
-    return reached(problem, found) / cost
+    return waited_optimum.found_for(problem, best) if _family(problem).has_optimum else None
 
 
 def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
     """Noise on the rows themselves, unless it is far worse before anything is made of it."""
-    if _family(problem).has_optimum and _at_the_optimum(best):
+    if _family(problem).has_optimum and at_the_optimum(best):
         return None
     at_one = _at_cost_one(problem, reached(problem, best))
     return noise_on_rows.untried(problem) or _on_rows(problem, FAR_WORSE * at_one)
@@ -387,42 +351,6 @@ def _each_alone(problem: Problem, best: Candidate) -> Candidate | str | None:
     return each_alone.solve(problem, lambda query: solve(query, OF_ONE_QUERY), hopeless)
 
 
-def _at_the_optimum(best: Candidate) -> bool:
-    """Whether nothing with Gaussian noise is clearly better: it was looked for."""
-    gap = best.optimality.gap
-    return (gap is not None and gap <= 1 - WORTH_IT) or ("optimal", NOT_BETTER) in best.considered
-
-
-def _faint_rows(problem: Problem, best: Candidate) -> Candidate | None:
-    """Noise on the rows themselves, where it is of less than one count on some of them.
-
-    The heaviest query has about the share √V_q / Σ√V_q of the budget, V_q being its weighted rows.
-    """
-    weight = np.sqrt(problem.design.priorities * problem.workload.sizes)
-    share = float(weight.max() / weight.sum())
-    if (problem.allowed or 0.0) * share < 1 or noise_on_rows.untried(problem) is not None:
-        return None
-    try:
-        return noise_on_rows.solve(problem)
-    # Variances that differ too much for double precision, or of too many rows to be worked out.
-    except (np.linalg.LinAlgError, QueryError):
-        return None
-
-
-def _faint_identity(problem: Problem, best: Candidate) -> Candidate | None:
-    """Noise of less than one count on every cell.
-
-    No row has less than the variance of a cell, which tells at once where this is worse.
-    """
-    cells = replace(problem, planner="identity")
-    if problem.size > FAINT_CELLS or named.refuses(cells) is not None:
-        return None
-    noise, _ = gaussian_within(problem, Fraction(1))  # which alone is said to be faint
-    rows = float(problem.design.priorities @ problem.workload.sizes)
-    worse = rows * float(noise.variance[0]) >= reached(problem, best)
-    return None if worse else named.GAUSSIAN.solve(cells)
-
-
 def _against(
     problem: Problem, best: Candidate, name: str, found: Candidate | str | None
 ) -> Candidate:
@@ -473,8 +401,6 @@ CHALLENGERS: Final[Challengers] = (
     ("matrix", _one_matrix),
     ("each query alone", _each_alone),
 )
-# Rows of small integers, which are the best where noise is of less than one count.
-FAINT_CHALLENGERS: Final = (("own rows", _faint_rows), ("identity", _faint_identity))
 
 
 def _at_cost_one(problem: Problem, loss: float) -> float:

@@ -31,7 +31,12 @@ from noiseplan.planning.base_tables import BaseTables
 from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.finish import finish
 from noiseplan.planning.objectives import Objective
-from noiseplan.planning.planners import automatic, level_plans, row_space_plans
+from noiseplan.planning.planners import (
+    automatic,
+    level_plans,
+    row_space_plans,
+    waited_optimum,
+)
 from noiseplan.planning.planners.optimal import Asked, loss_terms
 from noiseplan.planning.planners.row_space_plans import optimum_at_cost_one, told_apart
 from noiseplan.planning.problem import Problem
@@ -256,7 +261,7 @@ def test_the_optimum_is_waited_for_where_a_plan_is_far_from_its_bound(
     assert "seconds" in str(row_space_plans.untried(problem))
     assert row_space_plans.untried(problem, far=True) is None
     for far, waited in ((0.0, True), (np.inf, False)):
-        monkeypatch.setattr(automatic, "FAR", far)
+        monkeypatch.setattr(waited_optimum, "FAR", far)
         considered = dict(nz.plan(workload, budget=BUDGET, noise="gaussian").considered)
         assert ("seconds" in considered["optimal"]) != waited
     monkeypatch.setattr(row_space_plans, "LONG_PATIENCE", 0.0)

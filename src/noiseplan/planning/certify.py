@@ -32,6 +32,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.noise.law import SIMULATED
 from noiseplan.optimize.allocation import share_for_sum
 from noiseplan.optimize.split_coordinates import Point
+from noiseplan.planning import crossing_groups
 from noiseplan.planning.bounds import (
     THOROUGH,
     USUAL,
@@ -368,7 +369,8 @@ def _least_total(design: Design, neighbours: str) -> float:
 
 
 def _along_attribute(plan: Plan) -> float:
-    """The same of a long attribute asked by levels, which takes seconds at any length; else 0.
+    """The same of a long attribute asked by groups of values, which takes seconds at any length;
+    else 0.
 
     A bound is about the workload, whatever a plan measures.
     """
@@ -377,7 +379,7 @@ def _along_attribute(plan: Plan) -> float:
     problem = Problem(plan.workload, budget=zCDP(0.5), noise="gaussian")
     found = tree_plans.solve(problem)
     if found is None:
-        return 0.0
+        return (crossing_groups.least_total(problem) or 0.0) * (1 - 1e-9)
     return found.optimality.lower_bound * found.privacy.pcost * (1 - 1e-9)
 
 

@@ -169,6 +169,8 @@ class GaussianFamily(Family):
 
     def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
         best = automatic.or_apart(problem, automatic.or_optimum(problem, best), self._part)
+        if _has_long(problem):
+            best = automatic.known_by_groups(problem, best)
         # Plans along a long attribute know nothing of faint noise; nor do shares of parts, which
         # go by variances at the whole budget, so that it comes last.
         return automatic.or_faint(problem, best) if _has_long(problem) else best

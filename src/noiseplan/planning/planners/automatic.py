@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.errors import PlanError, QueryError
+from noiseplan.planning import crossing_groups
 from noiseplan.planning.candidate import (
     NOT_BETTER,
     TAKEN,
@@ -152,6 +153,16 @@ def or_apart(
     """The same, or parts of the workload side by side where these are clearly better."""
     found = queries_apart.solve(problem, best, together)
     return best if found is None else _against(problem, best, *found)
+
+
+def known_by_groups(problem: Problem, best: Candidate) -> Candidate:
+    """The same, with a bound for values that are grouped in ways that cross each other."""
+    total = isinstance(problem.goal, TotalVariance) and problem.priorities is None
+    if not total or problem.faint or at_the_optimum(best):
+        return best
+    least = crossing_groups.least_total(problem)
+    cost = problem.allowed or 1.0
+    return best if least is None else waited_optimum.known_better(problem, best, least / cost)
 
 
 def _outright(problem: Problem) -> Candidate | None:

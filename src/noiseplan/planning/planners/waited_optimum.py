@@ -36,10 +36,10 @@ def found_for(problem: Problem, best: Candidate) -> Candidate | str | None:
     if reason is not None and not (longer and _far(problem, best)):
         return reason
     found = row_space_plans.clearly_better(problem, at_the_budget(problem, best))
-    return found if isinstance(found, Candidate) else _known_better(problem, best, found)
+    return found if isinstance(found, Candidate) else known_better(problem, best, found)
 
 
-def _known_better(problem: Problem, best: Candidate, least: float) -> Candidate:
+def known_better(problem: Problem, best: Candidate, least: float) -> Candidate:
     """The best so far, with what nothing is below, at the budget or at cost one."""
     value, total = at_the_budget(problem, best), None
     if problem.priorities is not None and problem.allowed is None:  # met a hair better than asked

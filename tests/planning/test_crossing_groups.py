@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ import noiseplan as nz
 from depth import seeds
 from long_attributes import planned_as_long
 from noiseplan.domain.gram import workload_gram
+from noiseplan.optimize.groups_bound import GroupsNorm
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning import certify, crossing_groups
-from noiseplan.planning.crossing_groups import least_along, least_total
+from noiseplan.planning.certify import reached
+from noiseplan.planning.crossing_groups import least_along, least_norm, least_total
 from noiseplan.planning.problem import Problem
 
 BUDGET = nz.zCDP(0.5)
@@ -74,6 +77,46 @@ def test_nothing_is_below_it(seed: int) -> None:
     found = least_along(Problem(workload, BUDGET), 0)
     assert found is not None
     assert 0.9 * optimum(workload) < found <= optimum(workload) * (1 + 1e-9)
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("goal", [nz.WorstVariance(), nz.PNormVariance(3), "targets"])
+def test_no_norm_is_below_it(goal: nz.WorstVariance | nz.PNormVariance | str, seed: int) -> None:
+    """Beside the optimum over cells; for targets, on the cost that meets them."""
+    workload = crossing(seed, places=9)
+    how: dict[str, Any] = {"planner": "optimal", "noise": "gaussian"}
+    if isinstance(goal, str):
+        targets = np.random.default_rng(seed).uniform(0.5, 4.0, len(workload))
+        named = dict(zip([query.name for query in workload], targets, strict=True))
+        least = nz.plan(workload, targets=named, **how).privacy.pcost
+        problem, power = Problem(workload, targets=targets), np.inf
+    else:
+        least = reached(nz.plan(workload, budget=BUDGET, objective=goal, **how))  # at cost one
+        problem = Problem(workload, BUDGET, objective=goal)
+        power = goal.p if isinstance(goal, nz.PNormVariance) else np.inf
+    with planned_as_long(values=8):
+        found = least_norm(problem, power)
+    assert found is not None
+    assert 0.6 * least < found <= least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_the_slopes_of_the_norm(seed: int) -> None:
+    """By differences, also where groups are more than values."""
+    rng = np.random.default_rng(seed)
+    groups = tuple(np.unique(rng.integers(0, n, 14), return_inverse=True)[1] for n in (3, 9, 12))
+    norm = GroupsNorm((*groups, np.arange(14)), 100)
+    counted = rng.uniform(0.1, 2.0, (4, 2))
+    counted[1, 0] = counted[3, 1] = 0.0
+    slopes, step = norm.slopes(counted), 1e-6
+    for at in np.argwhere(counted > 0):
+        moved = [counted.copy(), counted.copy()]
+        for each, sign in zip(moved, (1, -1), strict=True):
+            each[tuple(at)] += sign * step
+        risen = (norm.root_trace(moved[0]) - norm.root_trace(moved[1])) / (2 * step)
+        assert slopes[tuple(at)] == pytest.approx(risen, rel=1e-5)
+    assert slopes[1, 0] == slopes[3, 1] == 0
 
 
 def test_ways_of_many_groups_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ from noiseplan.planning.planners.waited_optimum import at_the_budget, at_the_opt
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 from noiseplan.planning.some_by_cells import SomeByCells, all_searched
+from noiseplan.planning.table_matrix import norm_power
 from noiseplan.planning.threads import one_thread
 from noiseplan.queries import Custom
 
@@ -157,10 +158,14 @@ def or_apart(
 
 def known_by_groups(problem: Problem, best: Candidate) -> Candidate:
     """The same, with a bound for values that are grouped in ways that cross each other."""
-    total = isinstance(problem.goal, TotalVariance) and problem.priorities is None
-    if not total or problem.faint or at_the_optimum(best):
+    loss = isinstance(problem.goal, ConvexLoss | RelativeError) and problem.priorities is None
+    if loss or problem.faint or at_the_optimum(best):
         return best
-    least = crossing_groups.least_total(problem)
+    power = np.inf if problem.priorities is not None else norm_power(problem.goal)
+    if power == 1:
+        least = crossing_groups.least_total(problem)
+    else:
+        least = crossing_groups.least_norm(problem, power)
     cost = problem.allowed or 1.0
     return best if least is None else waited_optimum.known_better(problem, best, least / cost)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from adaptive_plans import SCHEMA, data, plan
 import noiseplan as nz
 from noiseplan.counting import open_source
 from noiseplan.errors import DataError, PlanError
+from noiseplan.ledger import BudgetExceeded
+from noiseplan.privacy import Budget
 
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string'")  # of Ibis on SQLite
 
@@ -82,6 +85,65 @@ def test_a_record_that_paid_for_less_is_not_enough(ledger: nz.Ledger) -> None:
     dear = replace(dear, provenance=replace(dear.provenance, recorded=cheap.recorded))
     with pytest.raises(PlanError, match="is not charged to dataset"):
         secure(2).given(dear).release(data(), ledger=ledger, dataset="people")
+
+
+SAME_AGAIN = (nz.Workload.marginals(SCHEMA, k=1), nz.Workload.marginals(SCHEMA, k=1))
+OTHER_TABLES = (nz.Workload.marginals(SCHEMA, k=1), nz.Workload.marginals(SCHEMA, k=2))
+NOTHING_IN_COMMON = (nz.Workload([COARSE]), nz.Workload([nz.Query(SCHEMA, ["sex"])]))
+LONG = nz.Schema.from_sizes({"day": 1500})
+ONE_SERIES = 2 * (nz.Workload([nz.Query(LONG, {"day": nz.Prefix()})]),)
+
+
+@pytest.mark.parametrize("asked", [nz.zCDP(1.0), nz.ApproxDP(6.0, 1e-6)], ids=["zcdp", "approx"])
+@pytest.mark.parametrize(
+    ("before", "wanted", "options"),
+    [
+        (*SAME_AGAIN, {}),
+        (*OTHER_TABLES, {}),
+        (*OTHER_TABLES, {"neighbours": "replace"}),
+        (*OTHER_TABLES, {"planner": "optimal"}),
+        (*NOTHING_IN_COMMON, {}),
+        (*ONE_SERIES, {}),
+    ],
+    ids=["again", "others", "replaced", "matrix", "apart", "series"],
+)
+def test_the_budget_that_is_advised_fits_when_it_is_typed(
+    before: nz.Workload,
+    wanted: nz.Workload,
+    options: dict[str, Any],
+    asked: Budget,
+    tmp_path: Path,
+) -> None:
+    """What is left pays for the rest; a whole plan within it would often measure nothing."""
+    book = nz.Ledger(tmp_path / "small.ledger", create=True)
+    book.open_dataset("people", nz.zCDP(0.62), neighbours=options.get("neighbours", "add-remove"))
+    where: Any = {"ledger": book, "dataset": "people"}
+    people = {name: [0, 1] * 9 for name in wanted.schema.names}
+    earlier = nz.plan(before, budget=nz.zCDP(0.5), **options).release(people, **where)
+    left = nz.plan(wanted, budget=asked, **options).given(earlier)
+    with pytest.raises(BudgetExceeded) as caught:
+        left.release(people, **where)
+    checked = left.check(people, **where)
+    assert [str(caught.value)] == [finding.said for finding in checked.problems]
+    call = re.search(r"a plan with budget=(\S+\(.*\)) fits, given the same", str(caught.value))
+    assert call is not None, caught.value
+    advised = eval(call[1], {"zCDP": nz.zCDP, "ApproxDP": nz.ApproxDP})
+    again = nz.plan(wanted, budget=advised, **options).given(earlier)
+    assert 0.99 * caught.value.left < again.privacy.rho <= caught.value.left  # and is used
+    again.release(people, **where)
+    assert book.balance("people").spent.rho <= 0.62
+
+
+def test_where_no_budget_is_known_to_fit_none_is_advised(tmp_path: Path) -> None:
+    """Targets are met whatever that costs: another budget would share the noise otherwise."""
+    book = nz.Ledger(tmp_path / "small.ledger", create=True)
+    book.open_dataset("people", nz.zCDP(0.6))
+    earlier = secure(1).release(data(), ledger=book, dataset="people")
+    left = nz.plan(nz.Query(SCHEMA, ["sex"], name="sexes"), targets={"sexes": 0.3}).given(earlier)
+    with pytest.raises(BudgetExceeded, match=r"does not fit") as caught:
+        left.release(data(), ledger=book, dataset="people")
+    assert "a plan with budget" not in str(caught.value)
+    assert "raises the budget" in str(caught.value)
 
 
 # ---------------------------------------------------------------------- the same records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -72,7 +73,15 @@ def test_what_is_left_after_an_earlier_release_is_checked(folder: Path) -> None:
     assert 0 < float(cost) < 0.4 and f"ρ = {cost}" in charged
     assert "'sex' holds values" in checked("wrong.csv", "--given", "one", code=1)
     (folder / "study.toml").write_text(STUDY.replace("zcdp = 0.5", "zcdp = 5"), encoding="utf-8")
-    assert "does not fit" in checked("people.csv", "--given", "one", code=3)
+    refused = checked("people.csv", "--given", "one", code=3)
+    assert "does not fit" in refused
+    advised = re.search(
+        r"\[budget\] (zcdp = \S+) in the study fits, with the same --given", refused
+    )
+    assert advised is not None, refused
+    (folder / "study.toml").write_text(STUDY.replace("zcdp = 0.5", advised[1]), encoding="utf-8")
+    typed = checked("people.csv", "--given", "one")
+    assert "A release would go through" in typed and "nothing: the earlier" not in typed
     again = run("check", "one.toml", "people.csv", "--given", "one", "-o", "three").stdout
     assert "nothing: the earlier release tells all of it" in again
     told = run("release", "one.toml", "people.csv", "--given", "one", "-o", "three").stdout

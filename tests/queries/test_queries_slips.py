@@ -209,3 +209,18 @@ def test_a_span_of_a_level_is_advised_by_the_name_that_it_has(schema: nz.Schema)
     advised = str(refused.value).rpartition(": ")[2]
     assert advised == f"{level}=01+02"
     assert read_question(advised, schema).rows == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "advised"),
+    [
+        ("home.tract between '02' and '04'", "home.tract in ('02', '03', '04')"),
+        ("home.tract between '04' and '02'", "home.tract in ('04', '02')"),
+        ("home.tract between '03' and '99'", "home.tract in ('03')"),
+        ("home.tract between '02' and '50'", "home.tract in ('02', '50')"),
+        ("home.tract between '98' and '99'", "home.tract in ('01', '02')"),
+        ("home between 'p2' and 'p3'", "home in ('p2', 'p3')"),
+    ],
+)
+def test_places_that_are_advised_are_those_asked_for(condition: str, advised: str) -> None:
+    assert refusal_of(HOME, condition).partition("; write ")[2] == advised

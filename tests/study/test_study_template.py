@@ -85,6 +85,26 @@ def test_blanks_before_missing_may_be_left_out() -> None:
     assert len({read_column(text).holds for text in spelled}) == 1
 
 
+def test_a_value_for_all_others_is_declared(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("tract,county\na1,a\na2,a\nb1,b\n")
+    path = written(
+        tmp_path,
+        "ward=A,B; other=else where",
+        "sex=F,M ;other = other; missing=not stated",
+        "region=N,S; missing=not stated; other=abroad",
+        "geo=levels:places.csv:tract,county; other=abroad",
+    )
+    columns = {"tract": ["a1", "a2", "b1"], "county": ["a", "a", "b"]}
+    assert read_study(path).schema == nz.Schema(
+        {
+            "ward": nz.Categorical(["A", "B"], other="else where"),
+            "sex": nz.Categorical(["F", "M"], other="other", missing="not stated"),
+            "region": nz.Categorical(["N", "S"], other="abroad", missing="not stated"),
+            "geo": nz.Hierarchical(columns, other="abroad"),
+        }
+    )
+
+
 def test_what_is_not_known_is_left_to_fill_in(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"study\.toml:\d+: schema\.region.*no values"):
         read_study(written(tmp_path, "age=0..99", "region"))
@@ -98,6 +118,11 @@ def test_what_is_not_known_is_left_to_fill_in(tmp_path: Path) -> None:
         ("age=9..0", "age=0..9"),
         ("pay=bins:0,x", "'x' is no edge"),
         ("sex=F,,M", "an empty value"),
+        ("age=0..9; other=old", "other= is for values without order and for levels"),
+        ("pay=bins:0,9; other=more", "other= is for values without order and for levels"),
+        ("ward; other=else", "other= follows what the column may hold"),
+        ("ward=A,B; other=", "other= follows what the column may hold"),
+        ("ward=A,B; other=C; other=D", "other= follows what the column may hold, once"),
     ],
 )
 def test_columns_that_make_no_sense(column: str, words: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
+from noiseplan.choosing.budget_that_fits import budget_that_fits
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.same_rows import same_rows
@@ -13,6 +14,7 @@ from noiseplan.choosing.which_family import family_for
 from noiseplan.counting import Projectable
 from noiseplan.counting.person_cap import PersonCap
 from noiseplan.errors import PlanError, remedy
+from noiseplan.ledger import BudgetExceeded
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.workload_errors import RowFigures
@@ -141,12 +143,12 @@ class Continuation:
             A seed must be another one than the earlier release's.
         """
         self._require_one_ledger(how)
-        person = how.pop("person", None)
         parts = [self.earlier]
         if self.rest is not None:
-            with admitted(self.rest, how) as admission:
-                source = self._same_records(admission, data, person)
-            parts.append(make_release(self.rest, source, **how))
+            try:
+                parts.append(self._measured(self.rest, data, how))
+            except BudgetExceeded as error:
+                raise self._told(error) from None
         mechanisms = [part.plan.mechanism for part in parts]
         united = self.family.together(mechanisms)
         if self.family.covers(self.plan.mechanism, united):
@@ -172,7 +174,29 @@ class Continuation:
             self._require_the_same_people(data, how.get("person"))
         except PlanError as error:
             return Checked((Finding("earlier release", error.message, error),))
-        return check(self.rest, data, how, built_on=self.earlier.recorded)
+        found = check(self.rest, data, how, built_on=self.earlier.recorded)
+        return replace(found, findings=tuple(map(self._found, found.findings)))
+
+    def _measured(self, rest: Plan, data: object, how: ReleaseOptions) -> Release:
+        person = how.pop("person", None)
+        with admitted(rest, how) as admission:
+            source = self._same_records(admission, data, person)
+        return make_release(rest, source, **how)
+
+    def _found(self, finding: Finding) -> Finding:
+        if not isinstance(finding.error, BudgetExceeded):
+            return finding
+        error = self._told(finding.error)
+        return replace(finding, said=error.message, error=error)
+
+    def _told(self, error: BudgetExceeded) -> BudgetExceeded:
+        """The same refusal with the budget of a whole plan of which what is left would fit.
+
+        What is left in the ledger pays for the rest of a plan, and is no budget of the whole: the
+        earlier release often tells all that a plan within it would.
+        """
+        whole = budget_that_fits(self.plan, self.earlier.plan.mechanism, self.family, error.left)
+        return error.told_for_rest_of(self.plan.budget, whole)
 
     def _require_the_same_people(self, data: object, person: str | None) -> None:
         """Refuse what is known before any record is read: other records of each person."""

@@ -99,6 +99,15 @@ def _numbers(content: Any) -> Iterator[tuple[Any, Any]]:
             yield from ((block["sums_sigma2"], j) for j in range(len(block.get("sums_sigma2", ()))))
 
 
+def with_variances_times(mechanism: Mechanism, factor: float) -> Mechanism | None:
+    """The same rows with so many times the variance; None where it has parts of other kinds."""
+    parts = parts_of(mechanism)
+    if any(part.kind not in PARTS for part in parts):
+        return None
+    sizes = ({name: factor * s for name, s in _Written.of(p).sizes.items()} for p in parts)
+    return _made_of(mechanism, map(_sized, parts, sizes))
+
+
 def same_rows(mechanisms: Sequence[Mechanism]) -> BySameRows | None:
     """The way to compare mechanisms that differ in nothing but their noise; None for others."""
     first, *others = mechanisms

@@ -31,7 +31,8 @@ MANY_VALUES = 1000
     metavar="NAME[=VALUES]",
     help="A column: age=0..99, sex=F,M, income=bins:0,10000,50000, "
     "geo=levels:places.csv:tract,county, or a name alone; behind it, where values may be missing, "
-    "'; missing=not stated'. Repeat it.",
+    "'; missing=not stated', and where others than those listed may occur, '; other=elsewhere'. "
+    "Repeat it.",
 )
 @click.option(
     "--header",

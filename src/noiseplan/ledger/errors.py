@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from noiseplan.errors import BudgetError, Message, NoiseplanError, PlanError, remedy
 from noiseplan.ledger.balance import Balance, cost_text, left_text, times
 from noiseplan.ledger.currencies import CURRENCIES
-from noiseplan.privacy import Budget, Guarantee, zCDP
+from noiseplan.privacy import Budget, Guarantee, Law, zCDP
 from noiseplan.privacy.people import PERSON, unit_text
 from noiseplan.privacy.rounding import text_down
 
@@ -103,7 +103,8 @@ class BudgetExceeded(BudgetError):
     left
         The largest ρ that still fits, for the same law as asked; rounded down.
     fits
-        The same as a budget to plan with, `zCDP(left)`; None if nothing is left.
+        The same as a budget to plan with, `zCDP(left)`; None if nothing is left. Of what completes
+        an earlier release it is what the rest may cost, and the whole plan may cost more.
     balance
         The dataset's budget and what is spent of it.
 
@@ -148,7 +149,23 @@ class BudgetExceeded(BudgetError):
 
     def told_in(self, currency: Budget | None) -> BudgetExceeded:
         """The same refusal in the currency of the budget that was planned with."""
-        message = _exceeded(self.asked, self.balance, self._max_rows or 1, currency)
+        fitting = _fitting_plan(self.asked, self.fits, currency)
+        return self._told(currency, fitting)
+
+    def told_for_rest_of(self, currency: Budget | None, whole: zCDP | None) -> BudgetExceeded:
+        """The same refusal of what is left of a plan after an earlier release.
+
+        `whole` is the budget of a plan of which what is left would fit, where one is known.
+        """
+        fitting: Message | None = None
+        if whole is not None:
+            call, line = _in_currency(currency, whole, self.asked.law, text_down(whole.rho))
+            words = f"a plan with budget={call} fits, given the same release"
+            fitting = remedy("whole budget that fits", words, line)
+        return self._told(currency, fitting)
+
+    def _told(self, currency: Budget | None, fitting: Message | None) -> BudgetExceeded:
+        message = _exceeded(self.asked, self.balance, self._max_rows or 1, currency, fitting)
         return BudgetExceeded(message, self.asked, self.balance, self._max_rows)
 
 
@@ -174,7 +191,8 @@ def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetErro
             f"(discrete Gaussian) cannot be shown to meet: no zCDP bound implies a GDP bound. "
             f"Change the budget to zCDP: " + change_budget(balance.dataset, "zCDP(…)")
         )
-    message = _exceeded(asked, balance, max_rows)
+    fitting = _fitting_plan(asked, balance.left(asked.law, max_rows))
+    message = _exceeded(asked, balance, max_rows, None, fitting)
     return BudgetExceeded(message, asked, balance, max_rows)
 
 
@@ -191,9 +209,16 @@ def used_up(asked: Guarantee, balance: Balance) -> BudgetExceeded:
 
 
 def _exceeded(
-    asked: Guarantee, balance: Balance, max_rows: int, currency: Budget | None = None
+    asked: Guarantee,
+    balance: Balance,
+    max_rows: int,
+    currency: Budget | None,
+    fitting: Message | None,
 ) -> Message:
-    """Asked, spent and left in lines, in the currency that was asked in, or in the budget's."""
+    """Asked, spent and left in lines, in the currency that was asked in, or in the budget's.
+
+    `fitting` is what would fit, in words.
+    """
     told = balance.budget
     if currency is not None and CURRENCIES[type(currency)].answered:
         told = currency
@@ -204,7 +229,9 @@ def _exceeded(
         f"spent {cost_text(balance.spent, told)}",
         f"left {left_text(balance, asked.law, told)}; nothing was recorded",
     ]
-    return BETWEEN.join(lines) + BETWEEN + _advice(asked, balance, max_rows, currency)
+    change = change_budget(balance.dataset) + " raises the budget, on record"
+    advice = change if fitting is None or balance.used_up else fitting + "; " + change
+    return BETWEEN.join(lines) + BETWEEN + advice
 
 
 def other_unit(asked: Reserved, balance: Balance, of_nobody: bool = False) -> BudgetError:
@@ -297,16 +324,20 @@ def _asked_text(asked: Guarantee, balance: Balance, max_rows: int, told: Budget)
     return f"{text} for {balance.unit or 'one record'}, from {_unit(max_rows)}"
 
 
-def _advice(asked: Guarantee, balance: Balance, max_rows: int, told: Budget | None) -> Message:
-    fits = balance.left(asked.law, max_rows)
-    change = change_budget(balance.dataset) + " raises the budget, on record"
-    if fits is None or balance.used_up:
-        return change
+def _fitting_plan(
+    asked: Guarantee, fits: zCDP | None, told: Budget | None = None
+) -> Message | None:
+    """The plan that would fit, in the currency that was asked in; None if nothing is left."""
+    if fits is None:
+        return None
     # Down to as many digits as tell it from what was asked: a plan with this budget fits.
     near = asked.rho < fits.rho * (1 + 1e-5)
     rho = repr(fits.rho) if near else text_down(fits.rho)
-    call, line = f"zCDP({rho})", f"zcdp = {rho}"
-    if told is not None and not near:
-        call, line = CURRENCIES[type(told)].fitting(told, fits, asked.law) or (call, line)
-    fitting = remedy("budget that fits", f"a plan with budget={call} fits", line)
-    return fitting + "; " + change
+    call, line = _in_currency(None if near else told, fits, asked.law, rho)
+    return remedy("budget that fits", f"a plan with budget={call} fits", line)
+
+
+def _in_currency(told: Budget | None, fits: zCDP, law: Law, rho: str) -> tuple[str, str]:
+    """A budget as a call and as a line of a study, by `rho` in digits where ρ says it."""
+    own = None if told is None else CURRENCIES[type(told)].fitting(told, fits, law)
+    return own or (f"zCDP({rho})", f"zcdp = {rho}")

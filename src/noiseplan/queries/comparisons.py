@@ -27,6 +27,8 @@ Mask = NDArray[np.bool_]
 # Declared values among which one that was mistyped is looked for.
 MOST_COMPARED: Final = 5000
 
+# So many values are listed in a condition that is advised.
+FEW_LISTED: Final = 6
 _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -177,7 +179,7 @@ def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
             f"order of {name!r}; write {written_name(name)} is null",
         )
     if not attribute.ordered:
-        some = [_written(label) for label in attribute.labels[:2]]
+        some = map(_written, _asked_between(comparison, attribute) or attribute.labels[:2])
         said = (
             f"{name!r} has no order ({attribute.describe()}), so none of its values is less than "
             f"another or between two; write {written_name(name)} in ({', '.join(some)})"
@@ -198,6 +200,16 @@ def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
         return np.array([order(label, end) for label in labels])
     code = _code(name, attribute, literal)
     return np.array([order(i, code) for i in range(attribute.stated)])
+
+
+def _asked_between(comparison: Comparison, attribute: Attribute) -> Sequence[Label]:
+    """The declared values that between names: those listed from one to the other, if these are
+    few, else the two; none of other comparisons."""
+    named = [literal.value for literal in comparison.ends]
+    codes = [i for value in named for i, label in enumerate(attribute.labels) if _is(label, value)]
+    if len(codes) == 2 and 0 <= codes[1] - codes[0] < FEW_LISTED:
+        codes = list(range(codes[0], codes[1] + 1))
+    return [attribute.labels[code] for code in dict.fromkeys(codes)]
 
 
 def _among(labels: Sequence[Label], value: Value) -> Value | date | None:

@@ -81,6 +81,7 @@ class Comparison:
     at: int
     level: str = field(default="", repr=False)  # of a hierarchical attribute; leaves unless named
     written: str = field(default="", repr=False, compare=False)  # what the level was called
+    ends: tuple[Literal, ...] = field(default=(), repr=False, compare=False)  # both, of between
 
 
 @final
@@ -356,8 +357,9 @@ class _Reader:
             return None
         low = self.value()
         self.need("and", f"between has two ends: {name} between 18 and 65")
-        ends = (">=", low), ("<=", self.value())
-        return And(tuple(Comparison(name, sign, (end,), start) for sign, end in ends))
+        ends = (low, self.value())
+        signed = zip((">=", "<="), ends, strict=True)
+        return And(tuple(Comparison(name, s, (end,), start, ends=ends) for s, end in signed))
 
     def name(self) -> str:
         if self.kind not in ("word", "name", "quoted"):

@@ -12,7 +12,9 @@ from noiseplan.queries.questions import question_of
 from noiseplan.study.nodes import StudyError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_MISSING = re.compile(r";\s*missing\s*=")
+_CELLS = re.compile(r";\s*(missing|other)\s*=")
+# What is not among the values of others has no place in their order.
+_WITH_OTHER = ("{ categorical", "{ hierarchical")
 _SPAN = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _FORMS = 'age, age=0..99, sex=F,M or "income=bins:0,10000,50000; missing=not stated"'
 
@@ -38,7 +40,8 @@ def read_column(text: str) -> Column:
     """`age=0..99`, `sex=F,M`, `income=bins:0,10000,50000`, or just a name.
 
     Groups within groups are columns of a public code list: `geo=levels:places.csv:tract,county`.
-    What may be missing ends in the name of a cell for that: `age=0..99; missing=not stated`.
+    What may be missing ends in the name of a cell for that: `age=0..99; missing=not stated`; and
+    where values that are not listed have one, in that: `ward=A,B; other=elsewhere`.
 
     Examples
     --------
@@ -46,15 +49,25 @@ def read_column(text: str) -> Column:
     '{ ordinal = { from = 0, to = 99 } }'
     >>> read_column("age=0..99; missing=not stated").holds
     '{ ordinal = { from = 0, to = 99 }, missing = "not stated" }'
+    >>> read_column("ward=A,B; other=elsewhere").holds
+    '{ categorical = ["A", "B"], other = "elsewhere" }'
     """
-    declared, *cell = _MISSING.split(text, maxsplit=1)
+    declared, *behind = _CELLS.split(text)
     column = _column(declared)
-    if not cell:
-        return column
-    if not cell[0].strip() or column.note:
-        raise StudyError(f"{text}: missing= follows what the column may hold; write {_FORMS}")
-    named = f", missing = {_written(cell[0].strip())} }}"
-    return replace(column, holds=column.holds.removesuffix(" }") + named)
+    keys, names = behind[::2], [name.strip() for name in behind[1::2]]
+    for key, name in zip(keys, names, strict=True):
+        if not name or column.note or keys.count(key) > 1:
+            raise StudyError(
+                f"{text}: {key}= follows what the column may hold, once; write {_FORMS}"
+            )
+        if key == "other" and not column.holds.startswith(_WITH_OTHER):
+            raise StudyError(
+                f"{text}: other= is for values without order and for levels, as in "
+                f"ward=A,B; other=elsewhere"
+            )
+        named = f", {key} = {_written(name)} }}"
+        column = replace(column, holds=column.holds.removesuffix(" }") + named)
+    return column
 
 
 def _column(text: str) -> Column:

@@ -26,6 +26,7 @@ WORDS: Final = {
     "list entries": "noiseplan ledger show LEDGER",
     "show head": "noiseplan ledger verify LEDGER",
     "budget that fits": "[budget] {0} in the study fits",
+    "whole budget that fits": "[budget] {0} in the study fits, with the same --given",
     "plan with rows": "Write [people] max_rows = {0} in the study",
     "plan for people": 'Write [people] person = "id" and max_rows = {0} in the study',
     "plan for records": "Leave [people] out of the study",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations, permutations
 from math import inf, sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -391,3 +392,14 @@ def test_a_loss_that_was_read_from_a_file_is_certified_with_nothing(tmp_path: Pa
     loaded = nz.load(tmp_path / "out").plan
     assert loaded.certify().bound == 0
     assert "certified" not in str(loaded)
+
+
+@pytest.mark.parametrize(
+    "goal", [nz.TotalVariance(), nz.WorstVariance(), nz.PNormVariance(4.0)], ids=str
+)
+def test_nothing_is_left_to_gain_of_plain_tables_however_many_cells(goal: Any) -> None:
+    schema = nz.Schema.from_sizes({"a": 9, "b": 8, "c": 10})
+    asked = nz.Workload.marginals(schema, k=2)
+    plan = nz.plan(asked, budget=nz.zCDP(0.5), objective=goal)
+    assert plan.optimal
+    assert ("optimal", "not tried for plain tables") in plan.considered

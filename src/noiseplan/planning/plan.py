@@ -170,7 +170,8 @@ class Plan:
 
         Certified by plans of one matrix over all cells (`planner="optimal"`) and along long
         attributes; None elsewhere. It is (value − bound)/value; all that is printed is
-        value/bound − 1, as `certify` has it.
+        value/bound − 1, as `certify` has it. It stays what the plan was made with, as it is saved:
+        what `certify` finds is in `certificate`, and in `lower_bound` of plans for the total.
         """
         return self.optimality.gap
 

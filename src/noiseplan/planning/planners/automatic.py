@@ -252,10 +252,10 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     design, rows = problem.design, problem.workload.rows
     cells = f"not tried, {problem.size:,} cells"
     single = isinstance(problem.goal, WorstVariance)
+    if not design.free:  # which are proved to be the best, whatever the objective
+        return "not tried for plain tables"
     if not (single or isinstance(problem.goal, TotalVariance)):
         return cells
-    if not design.free:
-        return "not tried for plain tables"
     if _attributes(problem) < 2:  # over one, the families have every strategy there is
         return "not tried for one attribute"
     optimum = _family(problem).has_optimum

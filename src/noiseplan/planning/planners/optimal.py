@@ -229,10 +229,10 @@ def untried(problem: Problem) -> str | None:
     whole domain does better, as long as the domain is small enough to have one.
     """
     goal, size = problem.goal, problem.size
-    if size > SMALL_CELLS:
-        return f"not tried, {size:,} cells"
     if not problem.design.free:
         return "not tried for plain tables"
+    if size > SMALL_CELLS:
+        return f"not tried, {size:,} cells"
     if not isinstance(goal, TotalVariance):
         single = not isinstance(goal, ConvexLoss)
         asked = problem.workload.rows if single else len(problem.workload)

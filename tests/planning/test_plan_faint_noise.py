@@ -70,6 +70,32 @@ def test_no_worse_than_noise_on_each_table_or_each_cell(name: str, weight: float
         assert plan.privacy.rho <= rho
 
 
+@pytest.mark.parametrize("name", ["levels of places", "ranges"])
+def test_no_norm_is_worse_than_noise_on_each_cell(name: str) -> None:
+    """The largest variance was 80,000 times that of plain counts at ρ = 20."""
+    schema, asked = WORKLOADS[name]
+    workload = nz.Workload(
+        [nz.Query(schema, q, weight=w) for q, w in zip(asked, (4, 1, 2), strict=True)]
+    )
+    squares = [query.weight * (query.dense() ** 2).sum(axis=1) for query in workload]
+    for rho in (2.0, 13.0, 50.0):
+        cells = variance(1 / (2 * rho)) * np.concatenate(squares)
+        worst = nz.plan(workload, budget=nz.zCDP(rho), objective=nz.WorstVariance())
+        assert worst.worst_variance <= cells.max() * 1.001, rho
+        normed = nz.plan(workload, budget=nz.zCDP(rho), objective=nz.PNormVariance(3))
+        each = np.concatenate([q.weight * normed.variance(q) for q in workload])
+        assert np.linalg.norm(each, 3) <= np.linalg.norm(cells, 3) * 1.001, rho
+        assert max(worst.privacy.rho, normed.privacy.rho) <= rho
+
+
+def test_powers_of_variances_below_all_numbers() -> None:
+    """At ρ = 500 the sum of squares of the variances is 0: there was a division by it."""
+    workload = nz.Workload([nz.Query(PLACES, {"place": COUNTIES})])
+    plan = nz.plan(workload, budget=nz.zCDP(500), objective=nz.PNormVariance(2))
+    assert plan.gap in (None, 0.0)
+    assert plan.total_variance < 1e-100
+
+
 @pytest.mark.grid
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("name", [n for n in WORKLOADS if WORKLOADS[n][0] is SMALL])

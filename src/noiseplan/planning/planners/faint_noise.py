@@ -16,8 +16,10 @@ import numpy as np
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.noise_within import gaussian_within
+from noiseplan.planning.objectives import PNormVariance, TotalVariance, WorstVariance
 from noiseplan.planning.planners import named, noise_on_rows
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.table_matrix import norm_power
 
 # Cells that faint noise is tried on.
 MOST_CELLS: Final = 2**20
@@ -45,11 +47,15 @@ def _every_cell(problem: Problem, best: Candidate) -> Candidate | None:
 
     No row has less than the variance of a cell, which tells at once where this is worse.
     """
-    cells = replace(problem, planner="identity")
+    # Noise on cells is the same whatever norm of the variances counts.
+    normed = isinstance(problem.goal, WorstVariance | PNormVariance)
+    objective = TotalVariance() if normed else problem.objective
+    cells = replace(problem, planner="identity", objective=objective)
     if problem.size > MOST_CELLS or named.refuses(cells) is not None:
         return None
     noise, _ = gaussian_within(problem, Fraction(1))  # which alone is said to be faint
-    rows = float(problem.design.priorities @ problem.workload.sizes)
+    power, priorities = norm_power(problem.goal), problem.design.priorities
+    rows = float(np.linalg.norm(priorities * problem.workload.sizes ** (1 / power), power))
     worse = rows * float(noise.variance[0]) >= reached(problem, best)
     return None if worse else named.GAUSSIAN.solve(cells)
 

@@ -249,5 +249,8 @@ class LongOptimality:
             value = max(value, 1.0)
         with one_thread_below(LARGE, plan.width):
             bound = plan.objective_bound(cost)
-        # Discrete noise of less than one count falls below bounds for continuous noise.
-        return max(1.0 - bound / value, 0.0) if bound > 0 else None
+        if bound <= 0:
+            return None
+        # Discrete noise of less than one count falls below bounds for continuous noise, and its
+        # powers below the smallest numbers there are.
+        return 1.0 - bound / value if value > bound else 0.0

@@ -76,18 +76,21 @@ def room(module: str) -> str:
     return module.partition(".")[0]
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All below a node that can hold an import, those for type checkers alone left out.
+
+    Expressions hold none, and are most of a tree.
+    """
+    aside = node.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) else []
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, (ast.stmt, ast.excepthandler, ast.match_case)) and inner not in aside:
+            yield inner
+            yield from statements(inner)
+
+
 def imports(tree: ast.Module) -> Iterator[str]:
     """The modules of the package that a module imports anywhere at run time."""
-    typing_only = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
+    for node in statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             head, _, rest = node.module.partition(".")
             if head == "noiseplan":

@@ -152,8 +152,12 @@ WALK = (
 )
 
 
-@cache
 def taken(max_rows: int = 1) -> Walk:
+    return _taken(max_rows)
+
+
+@cache  # which takes `taken()` and `taken(1)` for two walks
+def _taken(max_rows: int) -> Walk:
     return walked(max_rows)
 
 

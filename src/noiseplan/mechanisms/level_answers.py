@@ -34,12 +34,12 @@ ROUNDING: Final = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class AskedLevels:
-    """A product of factors: rows along the tree, and WB⁺ of every level on the others."""
+    """A product of factors: rows along the tree, and rows W over the others."""
 
     mechanism: LevelsMechanism
     query: Query
     pieces: list[NodeRows]
-    over: list[Array]  # WB⁺ of every level that the rows need
+    others: Array  # W
 
     @staticmethod
     def of(mechanism: LevelsMechanism, query: Query) -> AskedLevels:
@@ -56,9 +56,14 @@ class AskedLevels:
                 level = None if piece is None else _first_untold(mechanism, rows, piece)
                 raise _untold(mechanism, query, level, _causes(mechanism, factors, level))
             pieces.append(seen)
-        needed = max(piece.level for piece in pieces)
-        over = [own.of_query(rows) for own in mechanism.levels[: needed + 1]]
-        return AskedLevels(mechanism, query, pieces, over)
+        return AskedLevels(mechanism, query, pieces, rows)
+
+    @cached_property
+    def over(self) -> list[Array]:
+        """WB⁺ of every level that the rows need. Whether a query can be answered is asked of every
+        plan, and needs none of it."""
+        needed = max(piece.level for piece in self.pieces)
+        return [own.of_query(self.others) for own in self.mechanism.levels[: needed + 1]]
 
     @property
     def _axis(self) -> int:

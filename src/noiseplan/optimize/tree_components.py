@@ -113,7 +113,10 @@ class ComponentSearch:
 
     def at(self, x: Array) -> Components:
         """What ρ, by its logistic numbers, makes of the tree."""
-        return self._of([left * (1.0 - rho) / price for price, rho, left in self._handed(x)])
+        return self._paid(self._handed(x))
+
+    def _paid(self, handed: list[tuple[float, Array, Array]]) -> Components:
+        return self._of([left * (1.0 - rho) / price for price, rho, left in handed])
 
     def within(self, components: Components, squares: Array, most: float) -> Components:
         """The same, but that records of every cell pay up to `most`, by squares of levels × cells.
@@ -238,8 +241,9 @@ class ComponentSearch:
     def _adjoint(self, counted: Counted, x: Array) -> tuple[float, Array, list[Array]]:
         """Σ φ k and its slopes, by x and by what the nodes of every level pay: both passes, and
         their adjoint."""
-        found, shape = self.at(x), self.tree.shape
-        last, handed = len(found.own) - 1, self._handed(x)
+        handed, shape = self._handed(x), self.tree.shape
+        found = self._paid(handed)
+        last = len(found.own) - 1
         # a_c of every level from c on: what k_c of a node counts for, with all below it.
         below = [list(each) for each in counted]
         for c, levels in enumerate(below):

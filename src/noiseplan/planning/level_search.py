@@ -49,12 +49,13 @@ class Design:
     x: Array
     components: Components
     rows: Pieces  # over classes
+    spreads: Pieces  # Y⁺ of every level and piece
     cost: float
 
-    @cached_property
-    def spreads(self) -> Pieces:
-        """Y⁺ of every level and piece."""
-        return [[LeastSquares(each).spread for each in level] for level in self.rows]
+
+def _spreads(rows: Pieces) -> Pieces:
+    """Y⁺ of every level and piece."""
+    return [[LeastSquares(each).spread for each in level] for level in rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +88,21 @@ class Weighting:
     ) -> Design:
         """Rows of all levels for the tree as it is, and the tree for these rows, while it gains."""
         alike, least = self.problem.whole.alike, np.inf
-        prices, designs = np.ones(len(alike.copies)), []
+        prices, designs = np.ones(len(alike.copies)), list[Design]()
+        values = list[float]()
         for turn in range(rounds):
             components = ComponentSearch(alike, prices).at(x)
             rows, prices = make(components, ROUGH if turn == 0 and rounds > 1 else FINE)
-            designs.append(self._made(x, components, rows))
-            x, components = ComponentSearch(alike, prices).best(self._counted(rows), x)
-            designs.append(self._made(x, components, rows))
-            value = min(map(self.value, designs[-2:]))
+            spreads = _spreads(rows)
+            designs.append(self._made(x, components, rows, spreads))
+            x, components = ComponentSearch(alike, prices).best(self._counted(spreads), x)
+            designs.append(self._made(x, components, rows, spreads))
+            values += map(self.value, designs[-2:])
+            value = min(values[-2:])
             if value > (1 - WORTH_A_ROUND) * least:
                 break
             least = value
-        return min(designs, key=self.value)
+        return designs[values.index(min(values))]
 
     def _levelled(self, components: Components, tolerance: float) -> tuple[Pieces, Array]:
         """Rows of every level for which every cell pays the same, each level by itself."""
@@ -121,7 +125,7 @@ class Weighting:
         found = [made]
         for most in np.geomspace(1.0, made.cost, EVENED) if made.cost > 1 + WORTH_A_ROUND else ():
             components = search.within(made.components, squares, float(most))
-            found.append(self._made(made.x, components, made.rows))
+            found.append(self._made(made.x, components, made.rows, made.spreads))
         return min(found, key=self.value)
 
     def _path(self, components: Components) -> Array:
@@ -148,12 +152,12 @@ class Weighting:
         """Levels and pieces of which anything is asked."""
         return [(c, p) for c, level in enumerate(needed) for p, h in enumerate(level) if h.any()]
 
-    def _made(self, x: Array, components: Components, rows: Pieces) -> Design:
+    def _made(self, x: Array, components: Components, rows: Pieces, spreads: Pieces) -> Design:
         squares = np.array([self.problem.row_squares(level) for level in rows])
         path = np.unique(components.path_prices(), axis=0)
         parts = batches(len(path), squares.shape[1], BATCH_CELLS)
         cost = max(float((path[part] @ squares).max()) for part in parts)
-        return Design(x, components, rows, cost)
+        return Design(x, components, rows, spreads, cost)
 
     def value(self, design: Design) -> float:
         """Σ weight · variance of records that cost one."""
@@ -188,9 +192,8 @@ class Weighting:
             )
         return found
 
-    def _counted(self, rows: Pieces) -> Counted:
+    def _counted(self, spreads: Pieces) -> Counted:
         """φ of every component: what k of kinds of nodes counts for."""
-        spreads = [[LeastSquares(each).spread for each in level] for level in rows]
         copies = self.problem.whole.alike.copies
         last = len(copies) - 1
         found = [[np.zeros(len(copies[at])) for at in range(c, last + 1)] for c in range(last + 1)]
@@ -210,7 +213,7 @@ class Weighting:
         search = ComponentSearch(alike, np.ones(len(alike.copies)))
         components = search.at(x)
         rows, _ = self._levelled(components, FINE)
-        leaves = search.record_weights(self._counted(rows), x)
+        leaves = search.record_weights(self._counted(_spreads(rows)), x)
         needed, prices = self._needed(components), self._path(components)
         cells = self._precisions(needed, prices, FINE)[1] / asked.values
         norms = [

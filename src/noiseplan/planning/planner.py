@@ -103,7 +103,7 @@ class Family(ABC):
         first = self.first(problem)
         if first is not None:
             return first
-        long = _has_long(problem)
+        long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
         along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
         if along is not None:
             return along
@@ -169,11 +169,9 @@ class GaussianFamily(Family):
 
     def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
         best = automatic.or_apart(problem, automatic.or_optimum(problem, best), self._part)
-        if _has_long(problem):
-            best = automatic.known_by_groups(problem, best)
         # Plans along a long attribute know nothing of faint noise; nor do shares of parts, which
         # go by variances at the whole budget, so that it comes last.
-        return automatic.or_faint(problem, best) if _has_long(problem) else best
+        return automatic.or_faint(problem, automatic.known_by_groups(problem, best))
 
     def _part(self, problem: Problem) -> Candidate:
         return self.together(problem, automatic.PART)
@@ -321,11 +319,6 @@ def plan(
     if isinstance(problem.goal, RMSE):
         problem = Unweighted().forward(problem)
     return finish(problem, FAMILIES[problem.drawn.law].planned(problem))
-
-
-def _has_long(problem: Problem) -> bool:
-    """Whether an attribute is so long that plans go along it."""
-    return max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
 
 
 def over_classes(problem: Problem, planner: Planner) -> Candidate:

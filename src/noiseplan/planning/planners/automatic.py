@@ -123,7 +123,7 @@ def solve(problem: Problem, challengers: Challengers | None = None) -> Candidate
         known = problem.neighbours == "add-remove" or _family(problem).has_optimum
         for name, challenge in () if plain_tables and known else challengers or CHALLENGERS:
             best = _against(problem, best, name, challenge(problem, best))
-    return or_faint(problem, best)
+    return or_faint(problem, best) if problem.faint else best
 
 
 def or_faint(problem: Problem, best: Candidate) -> Candidate:

@@ -13,11 +13,9 @@ import pytest
 import noiseplan as nz
 from depth import seeds
 from long_attributes import planned_as_long
-from noiseplan.counting import CountTensor
 from noiseplan.mechanisms.measured_levels import LevelsMechanism
 from noiseplan.mechanisms.measured_series import SeriesMechanism
 from noiseplan.mechanisms.side_by_side import SideBySide
-from noiseplan.planning import limits
 from noiseplan.planning.candidate import reached
 from noiseplan.planning.planner import FAMILIES
 from noiseplan.planning.problem import Problem
@@ -192,41 +190,6 @@ def test_groups_that_cross_are_planned_beside_the_tree(long: None) -> None:
     best = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="optimal")
     assert best.total_variance <= plan.total_variance <= 1.3 * best.total_variance
     assert plan.certify().bound <= best.total_variance
-
-
-def beside_tables(name: str) -> nz.Query:
-    """What does not lie within the levels of the geography, and weighs."""
-    if name == "crossing groups":
-        every_second = nz.Levels(list(range(2)) * 6, leaves=False, total=False)
-        return nz.Query(SCHEMA, {"geo": every_second, "age": VALUE, "sex": VALUE}, weight=20.0)
-    rows = np.random.default_rng(4).integers(0, 2, (3, 48))  # which no table tells
-    return nz.Query(SCHEMA, ["geo", "age"], matrix=rows, weight=20.0)
-
-
-@pytest.mark.parametrize("name", ["crossing groups", "a matrix"])
-def test_who_asks_for_residual_has_tables_that_add_up(long: None, name: str) -> None:
-    """Whatever that costs in error."""
-    asked = beside_tables(name)
-    plan = nz.plan(tables() + asked, budget=BUDGET, planner="residual")
-    assert not isinstance(plan.mechanism, SideBySide)
-    every = [*tables(), asked]
-    counts = np.random.default_rng(5).integers(0, 30, SCHEMA.shape)
-    release = plan.release(CountTensor(SCHEMA, counts), seed=6)
-    answers = np.concatenate([release.answer(query).estimate for query in every])
-    rows = np.vstack([query.dense() for query in every])
-    # The answers are those of one table of all cells, whichever that is.
-    one = np.linalg.lstsq(rows, answers, rcond=None)[0]
-    np.testing.assert_allclose(rows @ one, answers, atol=1e-6)
-
-
-def test_one_matrix_too_large_to_be_searched_is_planned_beside_the_tables(
-    long: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The exception that the page on choosing names."""
-    monkeypatch.setattr(limits, "SEARCHED_VALUES", 11)
-    plan = nz.plan(tables() + beside_tables("a matrix"), budget=BUDGET, planner="residual")
-    assert isinstance(plan.mechanism, SideBySide)
-    assert "groups of queries" in str(plan)
 
 
 @pytest.mark.parametrize("rho", [0.5, 50.0])

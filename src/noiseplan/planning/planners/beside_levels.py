@@ -34,8 +34,6 @@ from noiseplan.planning.table_matrix import norm_power
 
 # Queries that are looked at one by one.
 MOST_QUERIES: Final = 5000
-# The planner whose tables add up, whatever that costs in error.
-AGREEING: Final = "residual"
 
 
 def solve(problem: Problem, together: Solve) -> Candidate | None:
@@ -43,20 +41,7 @@ def solve(problem: Problem, together: Solve) -> Candidate | None:
     no such two along a long attribute. `together` plans some queries."""
     place = _long_place(problem) if tried(problem) else None
     found = None if place is None else stand_in(problem, place)
-    if found is None or not found.goes_along:
-        return None
-    search = _Search(found, together)
-    if problem.planner != AGREEING:
-        return search.best()
-    # Parts that are planned apart need not add up, and who asks for this name wants tables that do.
-    one = search.one()
-    return one if one is not None or _searched(problem) else search.best()
-
-
-def _searched(problem: Problem) -> bool:
-    """Whether all attributes are short enough for one plan that asks nothing of levels."""
-    design = problem.design
-    return all(design.group_count(role) <= limits.SEARCHED_VALUES for role in design.free)
+    return None if found is None or not found.goes_along else _Search(found, together).best()
 
 
 def by_levels(problem: Problem) -> Candidate | None:

@@ -16,13 +16,13 @@ gains is the best.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, joined_kinds
 from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -47,9 +47,10 @@ class Alike:
     copies: list[Array]
 
     @staticmethod
-    def of(tree: Tree, apart: int | None = None) -> Alike:
-        """Siblings with equal subtrees are one, but for one leaf, if it is to be like no other."""
-        subtree = _subtrees(tree, apart)
+    def of(tree: Tree, labels: Sequence[IntArray | None] | None = None) -> Alike:
+        """Siblings with equal subtrees are one, but for nodes with labels: these are like others of
+        the same label alone. Labels are given level by level, where a level has any."""
+        subtree = _subtrees(tree, labels or [None] * (tree.depth + 1))
         kind, copies = [np.zeros(1, dtype=np.int64)], [np.ones(1)]
         parents, often = [], []
         for level, parent in enumerate(tree.parents, 1):
@@ -68,19 +69,21 @@ class Alike:
         return [each[kind] for each, kind in zip(of_kinds, self.kind, strict=False)]
 
 
-def _subtrees(tree: Tree, apart: int | None) -> list[IntArray]:
+def _subtrees(tree: Tree, labels: Sequence[IntArray | None]) -> list[IntArray]:
     """Of every level, a number for each node that is the same for equal subtrees."""
-    found = [np.zeros(tree.sizes[-1], dtype=np.int64)]
-    if apart is not None:
-        found[0][apart] = 1
+    found = [_labelled(np.zeros(tree.sizes[-1], dtype=np.int64), labels[-1])]
     for level in range(tree.depth, 0, -1):
         parent = tree.parents[level - 1]
         numbers: dict[bytes, int] = {}
         order = np.lexsort((found[-1], parent))
         runs = np.split(found[-1][order], tree.starts[level - 1][1:])
         own = [numbers.setdefault(run.tobytes(), len(numbers)) for run in runs]
-        found.append(np.array(own, dtype=np.int64))
+        found.append(_labelled(np.array(own, dtype=np.int64), labels[level - 1]))
     return found[::-1]
+
+
+def _labelled(kinds: IntArray, labels: IntArray | None) -> IntArray:
+    return kinds if labels is None else joined_kinds([kinds, labels])
 
 
 @dataclass(frozen=True, eq=False)

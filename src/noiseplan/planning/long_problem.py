@@ -10,16 +10,15 @@ sums, ranges, groups, single values (`SeriesProblem`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, joined_kinds
 from noiseplan.domain.series_kinds import Name, SeriesKind
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices import (
@@ -179,29 +178,30 @@ class TreeProblem(LongProblem):
 
     tree: Tree
     levels: tuple[IntArray, ...]  # of each query, with repetition
-    uncounted: NDArray[np.bool_]  # queries × levels: asked without the cell of missing values
+    # Of a query at a level, how much it asks of each node, where that is not one of all.
+    of_nodes: Mapping[tuple[int, int], Array]
 
     @cached_property
     def asked_kinds(self) -> list[Array]:
-        """Of each level, queries × kinds of nodes: one, but zero where the query does not ask.
+        """Of each level, queries × kinds of nodes: how much a query asks of each, where it does.
 
         The cell of missing values is a node of its own at every level, and nobody pays for it but
         its own records; what is asked of the others hardly depends on it.
         """
-        found = []
-        for level, kinds in enumerate(self.alike.copies):
-            asked = np.ones((len(self.levels), len(kinds)))
-            last = self.alike.kind[level][self.tree.node_of_value(level)[-1]]
-            asked[self.uncounted[:, level], last] = 0.0
-            found.append(asked)
+        found = [np.ones((len(self.levels), len(kinds))) for kinds in self.alike.copies]
+        for (query, level), weights in self.of_nodes.items():
+            found[level][query, self.alike.kind[level]] = weights  # the same of all of a kind
         return found
 
     @cached_property
     def alike(self) -> Alike:
-        """What is asked of a node is asked of its like: the cell of missing values has none where
-        a query leaves it out."""
-        missing = int(self.tree.of_value[-1]) if self.uncounted.any() else None
-        return Alike.of(self.tree, missing)
+        """What is asked of a node is asked of its like."""
+        labels: list[IntArray | None] = []
+        for level in range(self.tree.depth + 1):
+            asked = {id(w): w for (_, at), w in self.of_nodes.items() if at == level}
+            apart = [np.unique(w, return_inverse=True)[1].reshape(-1) for w in asked.values()]
+            labels.append(joined_kinds(apart) if apart else None)
+        return Alike.of(self.tree, labels)
 
     @cached_property
     def often(self) -> Array:
@@ -231,12 +231,15 @@ def tree_along(problem: Problem, place: int) -> TreeProblem | None:
     level = {n: np.array([_level(tree, group) for group in groups]) for n, groups in asked.items()}
     own = factor_of_query(problem.workload, place)
     levels = tuple(level[int(n)] for n in own)
-    uncounted = np.zeros((len(own), tree.depth + 1), dtype=bool)
+    uncounted = [np.ones(size) for size in tree.sizes]
+    for at, weights in enumerate(uncounted):  # the missing value is the last one
+        weights[tree.node_of_value(at)[-1]] = 0.0
+    of_nodes: dict[tuple[int, int], Array] = {}
     for query, number in enumerate(own):
-        if number >= 0:
-            matrix = columns.distinct[int(number)].matrix(attribute)
-            uncounted[query, levels[query]] = isinstance(matrix, PaddedMatrix)
-    return TreeProblem(problem, place, tree, levels, uncounted)
+        matrix = columns.distinct[int(number)].matrix(attribute) if number >= 0 else None
+        if isinstance(matrix, PaddedMatrix):
+            of_nodes |= {(query, at): uncounted[at] for at in set(levels[query].tolist())}
+    return TreeProblem(problem, place, tree, levels, of_nodes)
 
 
 def _level(tree: Tree, group: IntArray) -> int:

@@ -120,9 +120,14 @@ class StandIn:
     @property
     def few(self) -> bool:
         """Whether conditions are single rows of the attribute, or some."""
-        asked = [_asked(self.problem.workload.query(i), self.place) for i in self.parts[1]]
+        conditions = map(self.rows_along, self.parts[1])
+        return all(each is None or each.shape[0] <= FEW_ROWS for each in conditions)
+
+    def rows_along(self, number: int) -> Matrix | None:
+        """What a query asks of the attribute; None of matrices over several."""
+        factor = _asked(self.problem.workload.query(number), self.place)
         attribute = self.problem.workload.schema.attributes[self.place]
-        return all(each is None or each.matrix(attribute).shape[0] <= FEW_ROWS for each in asked)
+        return None if factor is None else factor.matrix(attribute)
 
     @property
     def goes_along(self) -> bool:

@@ -1,14 +1,20 @@
 """Conditions beside tables of a long attribute: one plan for all, or one for each.
 
-One plan has whole levels in the place of conditions (`stand_ins`). Matrices over several attributes
-have no such place: they are answered from what the others measure, or planned beside it, with a
-share of the budget. What is reached is worked out for the queries as they were asked. Neither
-tables nor conditions have less beside each other than alone, which bounds the sum and any norm of
-both.
+| plan | where conditions are | is the better |
+| --- | --- | --- |
+| whole levels | at all nodes of a level (`stand_ins`) | where they count for little |
+| nodes of their own | split from their siblings (`split_levels`) | where they count for much |
+| groups of queries | beside the tables, with a share of the budget | where no level tells them |
+
+Matrices over several attributes have no place along a tree: they are answered from what the others
+measure, or planned beside it. What is reached is worked out for the queries as they were asked.
+Neither tables nor conditions have less beside each other than alone, which bounds the sum and any
+norm of both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -20,20 +26,20 @@ from noiseplan.planning.alone_bounds import least_sums
 from noiseplan.planning.candidate import NOT_BETTER, TAKEN, WORSE, Candidate, reached
 from noiseplan.planning.cell_classes import merged_values
 from noiseplan.planning.certificates import PROVED, Stated
-from noiseplan.planning.long_problem import (
-    tree_along,
-)
+from noiseplan.planning.long_problem import TreeProblem, tree_along
 from noiseplan.planning.objectives import ConvexLoss, TotalVariance
 from noiseplan.planning.planners import level_plans
 from noiseplan.planning.planners.each_alone import GROUPS, Apart, Solve
 from noiseplan.planning.planners.long_plans import least_meeting, tried
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import carried
+from noiseplan.planning.split_levels import split_off
 from noiseplan.planning.stand_ins import StandIn, stand_in, that_go_together
 from noiseplan.planning.table_matrix import norm_power
 
 # Queries that are looked at one by one.
 MOST_QUERIES: Final = 5000
+OWN_NODES: Final = "conditions at nodes of their own"
 
 
 def solve(problem: Problem, together: Solve) -> Candidate | None:
@@ -71,7 +77,13 @@ def by_levels(problem: Problem) -> Candidate | None:
 
 def _of_levels(problem: Problem, place: int) -> Candidate:
     whole = tree_along(problem, place)
-    found = "not asked by levels" if whole is None else level_plans.solve(whole)
+    if whole is None:
+        raise PlanError("not asked by levels")
+    return _levels(whole)
+
+
+def _levels(whole: TreeProblem) -> Candidate:
+    found = level_plans.solve(whole)
     if isinstance(found, str):
         raise PlanError(found)
     return found
@@ -122,18 +134,31 @@ class _Search:
         if one is not None and self._near_tables(one):
             return one
         try:
-            two = self._known(self.apart.candidate(self.asked.parts))
+            two = self._known(self.apart.candidate(self.asked.parts), own=False)
         except (PlanError, UnanswerableError):
             if one is None:
                 raise
             return one
         if one is None:
             return replace(two, considered=((GROUPS, TAKEN),))
-        one = self._known(one)
+        one = self._known(one, own=True)  # now that conditions were planned alone
         if reached(self.problem, two) >= limits.WORTH_IT * reached(self.problem, one):
             return replace(one, considered=(*one.considered, (GROUPS, NOT_BETTER)))
         beaten = ((name, WORSE if why == TAKEN else why) for name, why in one.considered)
         return replace(two, considered=((GROUPS, TAKEN), *beaten))
+
+    def one(self) -> Candidate | None:
+        """One plan for all; None where it does not tell what is asked."""
+        whole = self._made(self._by_whole_levels)
+        if whole is not None and self._near_tables(whole):
+            return whole
+        nodes = self._at_own_nodes()
+        if whole is None or nodes is None:
+            return whole or nodes
+        if reached(self.problem, nodes) >= limits.WORTH_IT * reached(self.problem, whole):
+            return replace(whole, considered=(*whole.considered, (OWN_NODES, NOT_BETTER)))
+        beaten = ((name, WORSE if why == TAKEN else why) for name, why in whole.considered)
+        return replace(nodes, considered=((OWN_NODES, TAKEN), *beaten))
 
     def _near_tables(self, one: Candidate) -> bool:
         """Whether tables beside conditions, with a part of the budget, cannot have clearly less."""
@@ -147,40 +172,58 @@ class _Search:
         value = reached(problem, found)
         return value if problem.priorities is not None else value * found.privacy.pcost
 
-    def one(self) -> Candidate | None:
-        """One plan for all; None where it does not tell what is asked."""
+    def _at_own_nodes(self) -> Candidate | None:
+        """With conditions at nodes of their own, where these can be planned."""
+        split = split_off(self.asked)
+        if split is None:
+            return None
         try:
-            return self._known(
-                self._met() if self.problem.price is None else self._at(self.problem)
-            )
-        except UnanswerableError:  # matrices over several attributes tell more than tables do
+            return self._made(lambda problem: _levels(split.along(problem)), own=split.exact)
+        except PlanError:
             return None
 
-    def _at(self, problem: Problem) -> Candidate:
-        return self.asked.back(self.together(self.asked.forward(problem)))
+    def _by_whole_levels(self, problem: Problem) -> Candidate:
+        return self.together(self.asked.forward(problem))
 
-    def _met(self) -> Candidate:
+    def _made(self, plan: Callable[[Problem], Candidate], own: bool = False) -> Candidate | None:
+        """What `plan` makes of the problem; None where it does not tell what is asked, as matrices
+        over several attributes may be."""
+
+        def at(problem: Problem) -> Candidate:
+            return self.asked.back(plan(problem))
+
+        try:
+            found = at(self.problem) if self.problem.price is not None else self._met(at)
+        except UnanswerableError:
+            return None
+        return self._known(found, own)
+
+    def _met(self, at: Callable[[Problem], Candidate]) -> Candidate:
         """The least cost that is found to meet the targets of what was asked."""
         assert self.problem.priorities is not None  # without a budget there are targets
 
-        def at(cost: float) -> Candidate:
-            return self._at(replace(self.problem, budget=self.problem.drawn.budget(cost)))
+        def at_cost(cost: float) -> Candidate:
+            return at(replace(self.problem, budget=self.problem.drawn.budget(cost)))
 
-        return least_meeting(1.0 / self.problem.priorities, self._at(self.problem), at)
+        return least_meeting(1.0 / self.problem.priorities, at(self.problem), at_cost)
 
-    def _known(self, found: Candidate) -> Candidate:
+    def _known(self, found: Candidate, own: bool) -> Candidate:
         """With what is known of tables and of conditions: neither has less beside the other, so
-        that sums and norms of both have no less than those of the two bounds."""
+        that sums and norms of both have no less than those of the two bounds. And with what the
+        plan knows of its own, where that is about what was asked."""
         goal, cost = self.problem.goal, found.privacy.pcost
         each = [self._least(number) / cost for number in (0, 1)]
-        total = sum(self._least_sum(number) for number in (0, 1)) / cost
+        total = sum(self._least_sum(number) for number in (0, 1)) / cost * (1 - 1e-9)
         bound = float(np.linalg.norm(each, norm_power(goal)))
         value = self._at_cost_one(self.problem, found) / cost
         if self.problem.price is None:  # targets that are met a hair better than asked
             value = max(value, 1.0)
         # A loss of one's own is of all queries. Discrete noise of less than one count falls below.
         gap = 1.0 if isinstance(goal, ConvexLoss) or value <= 0 else max(1.0 - bound / value, 0.0)
-        return replace(found, optimality=Stated(total * (1 - 1e-9), gap=gap))
+        if own:
+            total = max(total, found.optimality.lower_bound)
+            gap = min(gap, 1.0 if found.optimality.gap is None else found.optimality.gap)
+        return replace(found, optimality=Stated(total, gap=gap))
 
     def _least(self, number: int) -> float:
         """What tables, or conditions, have at least at a cost of one, of what is to be small."""

@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.domain.tree import Shape
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR
 from noiseplan.optimize.tree_sharing import Alike
@@ -30,6 +31,15 @@ from noiseplan.optimize.tree_sharing import Alike
 LARGEST: Final = 512
 # Numbers of such matrices that are held at once.
 HELD: Final = 1 << 22
+
+
+def nodes_above(shape: Shape, last: int) -> list[IntArray]:
+    """The kind of node of every level that each kind of the last one lies under."""
+    count = len(shape.parents[last - 1]) if last else 1
+    found = [np.arange(count)]
+    for level in range(last, 0, -1):
+        found.append(shape.parents[level - 1][found[-1]])
+    return found[::-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +70,13 @@ class TreeNorm:
             found = self.tree.shape.sums(level, self.tree.shape.often[level - 1] * found)
         return found
 
-    def _above(self, last: int) -> list[IntArray]:
-        """The kind of node of every level that each kind of the last one lies under."""
-        found = [np.arange(len(self.tree.copies[last]))]
-        for level in range(last, 0, -1):
-            found.append(self.tree.shape.parents[level - 1][found[-1]])
-        return found[::-1]
-
     def _together(self, level: int, coefficients: list[Array], leaves: Array) -> Array:
         """G of every node of a level; not a number where it has too many leaves.
 
         e_iᵀ M e_j = √(λ_iλ_jn_in_j) Σ_l c_l/n_a over the common nodes a of leaves i and j.
         """
         last = len(coefficients) - 1
-        above, copies = self._above(last), self.tree.copies
+        above, copies = nodes_above(self.tree.shape, last), self.tree.copies
         count = np.bincount(above[level])
         start = np.cumsum(count) - count
         result = np.full(len(count), np.nan)

@@ -25,7 +25,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.leastsquares import LeastSquares
-from noiseplan.optimize.level_bound import norm_of_levels
+from noiseplan.optimize.level_bound import LARGEST, best_norm_together, norm_of_levels
 from noiseplan.optimize.level_precisions import best_precisions
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_components import Components, ComponentSearch, Counted
@@ -35,6 +35,8 @@ from noiseplan.planning.level_problem import LevelProblem
 ROUGH, FINE = 1e-2, 2e-4
 # Rounds of tree and precisions, and what another one must gain.
 ROUNDS, WORTH_A_ROUND = 6, 1e-4
+# Paths × cells up to which every record pays for itself.
+MOST_PAYERS: Final = 1 << 18
 # What records pay at most, tried between the mean and the dearest.
 EVENED: Final = 6
 
@@ -111,12 +113,18 @@ class Weighting:
         return rows, np.ones(len(rows))
 
     def _paid_together(self, components: Components, tolerance: float) -> tuple[Pieces, Array]:
-        """Rows of all levels that are paid for together, by the prices of a path in the mean; and
-        what a unit of each costs the records that count."""
-        prices = self._path(components)
-        rows, weights = self._precisions(self._needed(components), prices, tolerance)
+        """Rows of all levels that are paid for together, by the prices of all paths, or of one in
+        the mean where these are many; and what a unit of each costs the records that count."""
+        paths = np.unique(components.path_prices(), axis=0)
+        if paths.shape[0] * len(self.grams[0]) > MOST_PAYERS:
+            paths = self._path(components)[None, :]
+        rows, weights = self._precisions(self._needed(components), paths, tolerance)
         squares = [self.problem.row_squares(level) for level in rows]
-        return rows, np.array([weights @ each for each in squares])
+        paying = paths.T @ weights  # levels × cells
+        most = paying.sum(axis=1)
+        return rows, np.array(
+            [w @ each / m if m else 1.0 for w, each, m in zip(paying, squares, most, strict=True)]
+        )
 
     def _evened(self, made: Design) -> Design:
         """Leaves pay what their way leaves of what all may pay, from the mean to the dearest."""
@@ -139,7 +147,7 @@ class Weighting:
         shares = asked.dimensions / asked.values
         grams = [asked.dimensions[p] * needed[c][p] for c, p in keys]
         found = best_precisions(
-            grams, np.array([prices[c] * shares[p] for c, p in keys]), tolerance
+            grams, np.stack([prices[..., c] * shares[p] for c, p in keys], axis=-1), tolerance
         )
         none = np.zeros((0, len(self.grams[0])))
         rows = [[none for _ in level] for level in needed]
@@ -210,6 +218,9 @@ class Weighting:
         alike, asked = self.problem.whole.alike, self.problem
         if self._even:
             return self._even_bound()
+        together = self._bound_together(x)
+        if together is not None:
+            return together
         search = ComponentSearch(alike, np.ones(len(alike.copies)))
         components = search.at(x)
         rows, _ = self._levelled(components, FINE)
@@ -221,6 +232,21 @@ class Weighting:
             for p, n in enumerate(asked.dimensions)
         ]
         return float(sum(norms) ** 2)
+
+    def _bound_together(self, x: Array) -> float | None:
+        """By weights of leaves × cells, where kinds of leaves are few."""
+        alike, asked = self.problem.whole.alike, self.problem
+        if len(alike.copies[-1]) * len(self.grams[0]) > LARGEST:
+            return None
+        components = self._in_turn(x, ROUNDS, self._paid_together).components
+        paths, path = np.unique(components.path_prices(), axis=0, return_inverse=True)
+        path = path.reshape(-1)
+        weights = self._precisions(self._needed(components), paths, FINE)[1]
+        copies = alike.copies[-1]
+        start = weights[path] * (copies / np.bincount(path, weights=copies)[path])[:, None]
+        pieces = [self._by_kind(p) for p in range(len(asked.dimensions))]
+        norm = best_norm_together(alike, pieces, asked.dimensions / np.sqrt(asked.values), start)
+        return float(norm**2)
 
     def _even_bound(self) -> float:
         """Components of an even tree are orthogonal: d_c dimensions, of d_c/N of every leaf."""

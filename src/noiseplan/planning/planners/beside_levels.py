@@ -114,6 +114,8 @@ class _Search:
     def __init__(self, asked: StandIn, together: Solve) -> None:
         self.asked, self.problem, self.together = asked, asked.problem, together
         self.apart = Apart(self.problem, self._part)
+        # What is known to be the least of the objective and of the total variance at a cost of one.
+        self.least = self.least_sum = 0.0
 
     def _part(self, problem: Problem) -> Candidate:
         """Tables as they are; conditions over the groups of values that they tell apart."""
@@ -134,14 +136,14 @@ class _Search:
         if one is not None and self._near_tables(one):
             return one
         try:
-            two = self._known(self.apart.candidate(self.asked.parts), own=False)
+            two = self._known(self.apart.candidate(self.asked.parts))
         except (PlanError, UnanswerableError):
             if one is None:
                 raise
             return one
         if one is None:
             return replace(two, considered=((GROUPS, TAKEN),))
-        one = self._known(one, own=True)  # now that conditions were planned alone
+        one = self._known(one)  # now that conditions were planned alone
         if reached(self.problem, two) >= limits.WORTH_IT * reached(self.problem, one):
             return replace(one, considered=(*one.considered, (GROUPS, NOT_BETTER)))
         beaten = ((name, WORSE if why == TAKEN else why) for name, why in one.considered)
@@ -151,14 +153,16 @@ class _Search:
         """One plan for all; None where it does not tell what is asked."""
         whole = self._made(self._by_whole_levels)
         if whole is not None and self._near_tables(whole):
-            return whole
+            return self._known(whole)
         nodes = self._at_own_nodes()
         if whole is None or nodes is None:
-            return whole or nodes
+            found = whole or nodes
+            return None if found is None else self._known(found)
         if reached(self.problem, nodes) >= limits.WORTH_IT * reached(self.problem, whole):
-            return replace(whole, considered=(*whole.considered, (OWN_NODES, NOT_BETTER)))
+            considered = (*whole.considered, (OWN_NODES, NOT_BETTER))
+            return replace(self._known(whole), considered=considered)
         beaten = ((name, WORSE if why == TAKEN else why) for name, why in whole.considered)
-        return replace(nodes, considered=((OWN_NODES, TAKEN), *beaten))
+        return replace(self._known(nodes), considered=((OWN_NODES, TAKEN), *beaten))
 
     def _near_tables(self, one: Candidate) -> bool:
         """Whether tables beside conditions, with a part of the budget, cannot have clearly less."""
@@ -168,9 +172,10 @@ class _Search:
         return not loss and least >= limits.WORTH_IT * self._at_cost_one(self.problem, one)
 
     def _at_cost_one(self, problem: Problem, found: Candidate) -> float:
-        """What is reached, as targets are compared anyway."""
+        """What is reached, as targets are compared anyway; a loss of one's own as it is."""
         value = reached(problem, found)
-        return value if problem.priorities is not None else value * found.privacy.pcost
+        given = problem.priorities is not None or isinstance(problem.goal, ConvexLoss)
+        return value if given else value * found.privacy.pcost
 
     def _at_own_nodes(self) -> Candidate | None:
         """With conditions at nodes of their own, where these can be planned."""
@@ -178,14 +183,17 @@ class _Search:
         if split is None:
             return None
         try:
-            return self._made(lambda problem: _levels(split.along(problem)), own=split.exact)
+            found = self._made(lambda problem: _levels(split.along(problem)))
         except PlanError:
             return None
+        if found is not None and split.exact:
+            self._learn(found)
+        return found
 
     def _by_whole_levels(self, problem: Problem) -> Candidate:
         return self.together(self.asked.forward(problem))
 
-    def _made(self, plan: Callable[[Problem], Candidate], own: bool = False) -> Candidate | None:
+    def _made(self, plan: Callable[[Problem], Candidate]) -> Candidate | None:
         """What `plan` makes of the problem; None where it does not tell what is asked, as matrices
         over several attributes may be."""
 
@@ -193,10 +201,9 @@ class _Search:
             return self.asked.back(plan(problem))
 
         try:
-            found = at(self.problem) if self.problem.price is not None else self._met(at)
+            return at(self.problem) if self.problem.price is not None else self._met(at)
         except UnanswerableError:
             return None
-        return self._known(found, own)
 
     def _met(self, at: Callable[[Problem], Candidate]) -> Candidate:
         """The least cost that is found to meet the targets of what was asked."""
@@ -207,23 +214,26 @@ class _Search:
 
         return least_meeting(1.0 / self.problem.priorities, at(self.problem), at_cost)
 
-    def _known(self, found: Candidate, own: bool) -> Candidate:
-        """With what is known of tables and of conditions: neither has less beside the other, so
-        that sums and norms of both have no less than those of the two bounds. And with what the
-        plan knows of its own, where that is about what was asked."""
+    def _learn(self, found: Candidate) -> None:
+        """Remember the bounds of a plan that was made for what was asked."""
+        if found.optimality.gap is not None:
+            self.least = (1.0 - found.optimality.gap) * self._at_cost_one(self.problem, found)
+        self.least_sum = found.optimality.lower_bound * found.privacy.pcost
+
+    def _known(self, found: Candidate) -> Candidate:
+        """With what is known of the least: of tables and conditions neither has less beside the
+        other, so that sums and norms of both have no less than those of the two bounds."""
         goal, cost = self.problem.goal, found.privacy.pcost
-        each = [self._least(number) / cost for number in (0, 1)]
-        total = sum(self._least_sum(number) for number in (0, 1)) / cost * (1 - 1e-9)
-        bound = float(np.linalg.norm(each, norm_power(goal)))
-        value = self._at_cost_one(self.problem, found) / cost
+        total = max(sum(self._least_sum(number) for number in (0, 1)), self.least_sum) / cost
+        least, value = self.least, self._at_cost_one(self.problem, found)
+        if not isinstance(goal, ConvexLoss):  # which is of all queries
+            each = [self._least(number) for number in (0, 1)]
+            least = max(least, float(np.linalg.norm(each, norm_power(goal))))
         if self.problem.price is None:  # targets that are met a hair better than asked
-            value = max(value, 1.0)
-        # A loss of one's own is of all queries. Discrete noise of less than one count falls below.
-        gap = 1.0 if isinstance(goal, ConvexLoss) or value <= 0 else max(1.0 - bound / value, 0.0)
-        if own:
-            total = max(total, found.optimality.lower_bound)
-            gap = min(gap, 1.0 if found.optimality.gap is None else found.optimality.gap)
-        return replace(found, optimality=Stated(total, gap=gap))
+            value = max(value, cost)
+        # Discrete noise of less than one count falls below.
+        gap = 1.0 if value <= 0 else max(1.0 - least / value, 0.0)
+        return replace(found, optimality=Stated(total * (1 - 1e-9), gap=gap))
 
     def _least(self, number: int) -> float:
         """What tables, or conditions, have at least at a cost of one, of what is to be small."""

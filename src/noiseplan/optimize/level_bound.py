@@ -27,6 +27,8 @@ leaves of each kind lie under one u.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -41,8 +43,9 @@ from noiseplan.optimize.tree_sharing import Alike
 
 # Coefficients are rounded down to powers of this, where there are many.
 ALIKE: Final = 1.01
-# Steps of weights that are moved, and what the dearest record may cost above the mean in the end.
-STEPS: Final = 60
+# Steps of weights that are moved, fewer where matrices are large, by the cubes of their sizes; and
+# what the dearest record may cost above the mean in the end.
+STEPS, FEWEST, PATIENCE = 60, 6, 5e8
 NEAR: Final = 1e-3
 # Kinds of leaves × cells whose matrix is written down.
 LARGEST: Final = 1024
@@ -65,64 +68,89 @@ def norm_of_levels(norm: TreeNorm, asked: Asked, weights: Array) -> float:
     return max(_pinched(norm, roots, kinds, basis) for basis in bases)
 
 
-def best_norm_together(tree: Alike, pieces: Sequence[Asked], often: Array, weights: Array) -> float:
-    """The largest Σ_p n_p ‖W_p Λ^{1/2}‖_* that is found over weights of kinds of leaves × cells, from
-    some that add up to one: of all leaves of a kind together.
+@dataclass(frozen=True, eq=False)
+class Together:
+    """What is asked of all kinds of leaves × cells together, n_p times each piece p."""
 
-    They are moved as in `optimize.optimum`: multiplied by what the best mechanism for them would
-    cost a record, and mixed with their own past.
-    """
-    ascent, point, best = Ascent(MEMORY, FARTHEST), np.log(np.maximum(weights, FAINT)), 0.0
-    for _ in range(STEPS):
-        weights = np.exp(point)
-        weights /= weights.sum()
-        each = weights / tree.copies[-1][:, None]
-        roots = sum(
-            n * diagonal_together(tree, p, each) for n, p in zip(often, pieces, strict=True)
-        )
-        total = float(np.sum(roots))
-        best = max(best, total)
-        paid = roots / (weights * total)
-        if float(paid.max()) <= 1 + NEAR:
-            break
-        residual = FULL_STEP * np.log(np.maximum(paid, FAINT))
-        point = ascent.next(point, total**2, residual, weights)
-        point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
-    return best * (1 - 1e-9)
+    tree: Alike
+    pieces: Sequence[Asked]
+    often: Array
 
+    def best_norm(self, weights: Array) -> float:
+        """The largest Σ_p n_p ‖W_p Λ^{1/2}‖_* that is found over weights, from some that add up to
+        one: of all leaves of a kind together.
 
-def diagonal_together(tree: Alike, asked: Asked, weights: Array) -> Array:
-    """The diagonal of (Λ^{1/2}WᵀWΛ^{1/2})^{1/2}, which adds up to ‖W Λ^{1/2}‖_*: of all leaves of
-    every kind together × cells. `weights` are those of one leaf of each."""
-    shape, last = tree.shape, len(tree.copies) - 1
-    above, copies = nodes_above(shape, last), tree.copies
-    full = own = np.zeros_like(weights)
-    for level in range(last, -1, -1):
-        together = np.zeros_like(weights)
-        for node in range(len(copies[level])):
-            mine = np.flatnonzero(above[level] == node)
-            gram = _gram_together(tree, asked, above, level, mine)
-            scale = np.sqrt(weights[mine].ravel())
-            root = _root(gram * np.outer(scale, scale))
-            together[mine] = np.diagonal(root).reshape(len(mine), -1)
-        often = shape.often[level][above[level + 1]][:, None] if level < last else 1.0
-        full, own = together + often * full - own, together
-    return full
+        They are moved as in `optimize.optimum`: multiplied by what the best mechanism for them
+        would cost a record, and mixed with their own past.
+        """
+        ascent, point, best = Ascent(MEMORY, FARTHEST), np.log(np.maximum(weights, FAINT)), 0.0
+        for _ in range(self._steps):
+            weights = np.exp(point)
+            weights /= weights.sum()
+            diagonal = self.diagonal(weights)
+            total = float(diagonal.sum())
+            best, paid = max(best, total), diagonal / (weights * total)
+            if float(paid.max()) <= 1 + NEAR:  # the largest norm is at most as much larger
+                break
+            residual = FULL_STEP * np.log(np.maximum(paid, FAINT))
+            point = ascent.next(point, total**2, residual, weights)
+            point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
+        return best * (1 - 1e-9)
 
+    @property
+    def _steps(self) -> int:
+        """As many as there is time for."""
+        numbers = sum(float(len(gram)) ** 3 for own in self._grams for _, gram in own.values())
+        return int(min(max(PATIENCE / max(numbers, 1.0), FEWEST), STEPS))
 
-def _gram_together(
-    tree: Alike, asked: Asked, above: list[IntArray], level: int, mine: IntArray
-) -> Array:
-    """Σ_u z_uz_uᵀ ⊗ F_u over the nodes from one at this level on, for the leaves under it."""
-    copies, cells = tree.copies, len(asked[0][0][0])
-    found = np.zeros((len(mine), cells, len(mine), cells))
-    for at in range(level, len(copies)):
-        different, kind = asked[at]
-        below = above[at][mine]
-        for node in np.unique(below).tolist():
-            z = np.where(below == node, np.sqrt(copies[-1][mine] / copies[at][node]), 0.0)
-            found += np.einsum("i,j,xy->ixjy", z, z, different[kind[node]])
-    return found.reshape(len(mine) * cells, -1)
+    def diagonal(self, weights: Array) -> Array:
+        """The diagonals of (Λ^{1/2}W_pᵀW_pΛ^{1/2})^{1/2}, which add up to the norms: kinds × cells,
+        of all leaves of a kind together."""
+        each = weights / self.tree.copies[-1][:, None]
+        pairs = zip(self.often, self._grams, strict=True)
+        return np.asarray(sum(n * self._diagonal(own, each) for n, own in pairs))
+
+    def _diagonal(self, grams: dict[tuple[int, int], tuple[IntArray, Array]], each: Array) -> Array:
+        """By the recursion, from G of the nodes that have more than one copy."""
+        shape, full = self.tree.shape, np.zeros_like(each)
+        for level in range(len(self.tree.copies) - 1, -1, -1):
+            own = np.zeros_like(each)
+            for node in range(len(self.tree.copies[level])):
+                if (level, node) in grams:
+                    mine, gram = grams[level, node]
+                    scale = np.sqrt(each[mine].ravel())
+                    root = _root(gram * np.outer(scale, scale))
+                    own[mine] = np.diagonal(root).reshape(len(mine), -1)
+            often = shape.often[level - 1][self._above[level]][:, None] if level else 1.0
+            full = often * (full + own) - (own if level else 0.0)
+        return full
+
+    @cached_property
+    def _above(self) -> list[IntArray]:
+        return nodes_above(self.tree.shape, len(self.tree.copies) - 1)
+
+    @cached_property
+    def _grams(self) -> list[dict[tuple[int, int], tuple[IntArray, Array]]]:
+        """Of every piece, of the root and of nodes with copies beside them: the kinds of leaves
+        under them, and Σ_u z_uz_uᵀ ⊗ F_u. Without copies, G of a node is added and taken off."""
+        often = [np.full(1, 2.0), *self.tree.shape.often]
+        nodes = [(level, n) for level, own in enumerate(often) for n in np.flatnonzero(own > 1)]
+        leaves = {(level, int(n)): np.flatnonzero(self._above[level] == n) for level, n in nodes}
+        return [
+            {place: (mine, self._gram(asked, place[0], mine)) for place, mine in leaves.items()}
+            for asked in self.pieces
+        ]
+
+    def _gram(self, asked: Asked, level: int, mine: IntArray) -> Array:
+        copies, cells = self.tree.copies, len(asked[0][0][0])
+        found = np.zeros((len(mine), cells, len(mine), cells))
+        for at in range(level, len(copies)):
+            different, kind = asked[at]
+            below = self._above[at][mine]
+            for node in np.unique(below).tolist():
+                z = np.where(below == node, np.sqrt(copies[-1][mine] / copies[at][node]), 0.0)
+                found += np.einsum("i,j,xy->ixjy", z, z, different[kind[node]])
+        return found.reshape(len(mine) * cells, -1)
 
 
 def _root(gram: Array) -> Array:

@@ -25,7 +25,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.leastsquares import LeastSquares
-from noiseplan.optimize.level_bound import LARGEST, best_norm_together, norm_of_levels
+from noiseplan.optimize.level_bound import LARGEST, Together, norm_of_levels
 from noiseplan.optimize.level_precisions import best_precisions
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_components import Components, ComponentSearch, Counted
@@ -37,6 +37,8 @@ ROUGH, FINE = 1e-2, 2e-4
 ROUNDS, WORTH_A_ROUND = 6, 1e-4
 # Paths × cells up to which every record pays for itself.
 MOST_PAYERS: Final = 1 << 18
+# What nobody pays for.
+TINY: Final = 1e-200
 # What records pay at most, tried between the mean and the dearest.
 EVENED: Final = 6
 
@@ -119,12 +121,10 @@ class Weighting:
         if paths.shape[0] * len(self.grams[0]) > MOST_PAYERS:
             paths = self._path(components)[None, :]
         rows, weights = self._precisions(self._needed(components), paths, tolerance)
-        squares = [self.problem.row_squares(level) for level in rows]
+        squares = np.array([self.problem.row_squares(level) for level in rows])
         paying = paths.T @ weights  # levels × cells
-        most = paying.sum(axis=1)
-        return rows, np.array(
-            [w @ each / m if m else 1.0 for w, each, m in zip(paying, squares, most, strict=True)]
-        )
+        of_level = np.einsum("cx,cx->c", paying, squares) / np.maximum(paying.sum(axis=1), TINY)
+        return rows, np.where(of_level > TINY, of_level, 1.0)
 
     def _evened(self, made: Design) -> Design:
         """Leaves pay what their way leaves of what all may pay, from the mean to the dearest."""
@@ -245,8 +245,8 @@ class Weighting:
         copies = alike.copies[-1]
         start = weights[path] * (copies / np.bincount(path, weights=copies)[path])[:, None]
         pieces = [self._by_kind(p) for p in range(len(asked.dimensions))]
-        norm = best_norm_together(alike, pieces, asked.dimensions / np.sqrt(asked.values), start)
-        return float(norm**2)
+        often = asked.dimensions / np.sqrt(asked.values)
+        return Together(alike, pieces, often).best_norm(start) ** 2
 
     def _even_bound(self) -> float:
         """Components of an even tree are orthogonal: d_c dimensions, of d_c/N of every leaf."""

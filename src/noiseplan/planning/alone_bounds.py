@@ -80,12 +80,19 @@ def _largest(query: Query, known: dict[object, float]) -> float:
 
 
 def _largest_of(matrix: Matrix) -> float:
-    rows, columns = matrix.shape
     if isinstance(matrix, IdentityMatrix):
         return 1.0
-    if rows + columns > SMALL_PROBLEM or columns > SMALL_CELLS:
+    rows = matrix.shape[0]
+    first = _different(matrix) if rows <= SMALL_PROBLEM else np.zeros(0, dtype=np.int64)
+    if not len(first) or rows + len(first) > SMALL_PROBLEM or len(first) > SMALL_CELLS:
         return 0.0
-    return float(least_cost(matrix.dense(), np.ones(rows), tolerance=ROUGH).bound)
+    return float(least_cost(matrix.take_columns(first), np.ones(rows), tolerance=ROUGH).bound)
+
+
+def _different(matrix: Matrix) -> IntArray:
+    """One of all columns that are the same; none of zeros, of which a record costs nothing."""
+    kinds, first = np.unique(matrix.column_kinds(), return_index=True)
+    return np.asarray(first[kinds != 0])
 
 
 def _least(query: Query, replaced: bool, known: dict[object, _Piece]) -> float:
@@ -111,8 +118,7 @@ def _piece(matrix: Matrix) -> _Piece:
         long = _long_norm(matrix)
         if long is not None:
             return _Piece(long, matrix.shape[1], np.inf)
-    kinds, first = np.unique(matrix.column_kinds(), return_index=True)
-    first = first[kinds != 0]  # a record of which nothing is asked costs nothing
+    first = _different(matrix)
     products = _products(matrix, first)
     if products is None or not len(first):
         return _Piece(0.0, 1, 0.0)

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.matrices.base import Array
 from noiseplan.planning import limits
-from noiseplan.planning.alone_bounds import least_sums
+from noiseplan.planning.alone_bounds import least_largest, least_sums
 from noiseplan.planning.candidate import NOT_BETTER, TAKEN, WORSE, Candidate, reached
 from noiseplan.planning.cell_classes import merged_values
 from noiseplan.planning.certificates import PROVED, Stated
@@ -133,7 +135,7 @@ class _Search:
     def best(self) -> Candidate:
         """One plan where it has hardly more than tables have alone, else the better."""
         one = self.one()
-        if one is not None and self._near_tables(one):
+        if one is not None and self._near_least(one):
             return one
         try:
             two = self._known(self.apart.candidate(self.asked.parts))
@@ -152,7 +154,7 @@ class _Search:
     def one(self) -> Candidate | None:
         """One plan for all; None where it does not tell what is asked."""
         whole = self._made(self._by_whole_levels)
-        if whole is not None and self._near_tables(whole):
+        if whole is not None and self._near_least(whole):
             return self._known(whole)
         nodes = self._at_own_nodes()
         if whole is None or nodes is None:
@@ -164,12 +166,15 @@ class _Search:
         beaten = ((name, WORSE if why == TAKEN else why) for name, why in whole.considered)
         return replace(self._known(nodes), considered=((OWN_NODES, TAKEN), *beaten))
 
-    def _near_tables(self, one: Candidate) -> bool:
-        """Whether tables beside conditions, with a part of the budget, cannot have clearly less."""
+    def _near_least(self, one: Candidate) -> bool:
+        """Whether nothing has clearly less: not than tables have alone, nor than a single query."""
+        if isinstance(self.problem.goal, ConvexLoss):  # of which tables are planned for the sum
+            return False
         tables = self.apart.plan(self.asked.parts[0])
-        loss = isinstance(self.problem.goal, ConvexLoss)  # of which tables are planned for the sum
         least = self._at_cost_one(tables.problem, tables.found)
-        return not loss and least >= limits.WORTH_IT * self._at_cost_one(self.problem, one)
+        if not self._of_total:
+            least = max(least, float(self._least_largest.max()))
+        return least >= limits.WORTH_IT * self._at_cost_one(self.problem, one)
 
     def _at_cost_one(self, problem: Problem, found: Candidate) -> float:
         """What is reached, as targets are compared anyway; a loss of one's own as it is."""
@@ -237,16 +242,28 @@ class _Search:
 
     def _least(self, number: int) -> float:
         """What tables, or conditions, have at least at a cost of one, of what is to be small."""
-        targeted = self.problem.priorities is not None
-        if isinstance(self.problem.goal, TotalVariance) and not targeted:
+        if self._of_total:
             return self._least_sum(number)
         part = self.asked.parts[number]
         known = self.apart.plan(part) if number == 0 else self.apart.known.get(part)
+        alone = float(self._least_largest[list(part)].max())
         if known is None:
-            return 0.0
+            return alone
         optimality = known.found.optimality
         gap = PROVED if optimality.proved else optimality.gap
-        return 0.0 if gap is None else (1.0 - gap) * self._at_cost_one(known.problem, known.found)
+        gap = 1.0 if gap is None else gap
+        return max(alone, (1.0 - gap) * self._at_cost_one(known.problem, known.found))
+
+    @cached_property
+    def _least_largest(self) -> Array:
+        """The largest variance that every query has at least: no more than any norm of it.
+        Discrete noise of less than one count falls below."""
+        return least_largest(self.problem) * (not self.problem.faint)
+
+    @property
+    def _of_total(self) -> bool:
+        """Whether the total variance is to be small, and not a norm or a share of targets."""
+        return isinstance(self.problem.goal, TotalVariance) and self.problem.priorities is None
 
     def _least_sum(self, number: int) -> float:
         """The same of the total variance; of conditions no less than each has alone."""

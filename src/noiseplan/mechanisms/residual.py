@@ -314,8 +314,7 @@ class ResidualMechanism(Mechanism):
         self.require(query)
         return row_variances(self, query)
 
-    def completed_variance(self, query: Query) -> Array:
-        return row_variances(self, query)
+    completed_variance = row_variances
 
     def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
         return self.answer(measured, query), Errors(np.sqrt(self.completed_variance(query)))

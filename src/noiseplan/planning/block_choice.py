@@ -188,7 +188,7 @@ def _least(aim: Aim, plan: BlockPlan) -> BlockPlan | None:
     """With the most noise that meets the targets."""
     plan = plan.scaled(1.0)
     for _ in range(LEAST_STEPS):
-        worst = BlockFigures(plan).largest()
+        worst = BlockFigures(plan).type_worst
         over = float(np.max(aim.design.roles.type_priority * worst))
         if 1 - 4 * CLEARLY <= over <= 1:
             return plan

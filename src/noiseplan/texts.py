@@ -67,6 +67,12 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def one_line(text: str, most: int) -> str:
+    """A note of others on one line, of at most so many letters, and unable to write outside it."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    return shortened(" ".join(line.split()), most)
+
+
 def suggestion(found: object, known: Iterable[object]) -> str:
     """The end of a message, ". Did you mean 'age'?", where something known looks like it.
 

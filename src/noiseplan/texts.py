@@ -107,7 +107,7 @@ def alike(found: str, texts: Iterable[str]) -> list[str]:
     return whole + [text for text in known if text.strip().casefold() == wanted.casefold()]
 
 
-def unknown_attribute(name: object, attributes: Iterable[str], levels: Iterable[str] = ()) -> str:
+def unknown_attribute(name: object, attributes: Iterable[str], levels: Iterable[str]) -> str:
     """What to say of a name that a schema does not have, as an attribute or as a level."""
     names, groups = list(attributes), list(levels)
     known = f", and levels {listed(groups)}" if groups else ""

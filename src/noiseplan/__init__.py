@@ -5,7 +5,7 @@ declare a schema and a workload, plan under a budget or for targets, release, an
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if sys.argv[:1] == ["-m"] and "noiseplan" in sys.orig_argv:
     # `python -m noiseplan` loads all below before its own first line: Ctrl-C shows no traceback.
@@ -13,6 +13,7 @@ if sys.argv[:1] == ["-m"] and "noiseplan" in sys.orig_argv:
         None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *found)
     )
 
+from noiseplan._doors import on_first_use
 from noiseplan.errors import NoiseplanError
 from noiseplan.planning.objectives import (
     RMSE,
@@ -69,22 +70,13 @@ _LAZY = {
     "compare": "noiseplan.comparing",
     "from_noisy_tables": "noiseplan.release.noisy_tables",
     "load": "noiseplan.storage",
+    "local": "noiseplan.local",  # a whole room
     "plan": "noiseplan.planning.planner",
 }
 
 
 if not TYPE_CHECKING:  # a checker knows the names above, and that there are no others
-
-    def __getattr__(name: str) -> Any:
-        from importlib import import_module
-
-        if name == "local":  # a whole room: local differential privacy
-            return import_module("noiseplan.local")
-        if name not in _LAZY:
-            raise AttributeError(f"module 'noiseplan' has no attribute {name!r}")
-        value = getattr(import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__ = on_first_use(__name__, _LAZY, globals())
 
 
 def __dir__() -> list[str]:

@@ -1,11 +1,13 @@
 """Doors upward: methods of plans and releases that are carried out above where they are.
 
 A plan is made without knowing what a release is; `plan.release(data)` is a convenience. Each such
-method is named here, and nowhere else does a room know of one above it.
+method is named here, and nowhere else does a room know of one above it. Names that a package offers
+and that take long to load lead to their modules in the same way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -45,3 +47,21 @@ def through(door: str) -> Any:
     """The function behind a door, whose room is loaded when it is first opened."""
     module, _, function = DOORS[door].partition(":")
     return attrgetter(function)(import_module(module))
+
+
+def on_first_use(
+    package: str, homes: Mapping[str, str], names: dict[str, Any]
+) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: its names are loaded, and kept, when they are asked for.
+
+    `homes` are the modules they are in; a module of the package's own may be called like its name.
+    """
+
+    def found(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = import_module(homes[name])
+        names[name] = module if homes[name] == f"{package}.{name}" else getattr(module, name)
+        return names[name]
+
+    return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from math import comb
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,31 @@ IntArray = NDArray[np.int64]
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 
+T = TypeVar("T")
+
 # Keys stay below this, so that a product of two numbers checked against it never overflows.
 _LARGEST_KEY = 2**62
+
+
+def beginning_with(start: str, arrays: Arrays) -> Arrays:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}
+
+
+def all_whole(values: NDArray[np.number]) -> bool:
+    """Whether all of these are whole numbers."""
+    return bool((values == np.rint(values)).all())
+
+
+def subsets(items: Sequence[T]) -> Iterator[tuple[T, ...]]:
+    """All subsets of these, in their order, the empty one first and the smaller before the larger.
+
+    Examples
+    --------
+    >>> list(subsets("ab"))
+    [(), ('a',), ('b',), ('a', 'b')]
+    """
+    return chain.from_iterable(combinations(items, size) for size in range(len(items) + 1))
 
 
 def widened(rows: IntArray, width: int, filler: int = -1) -> IntArray:

@@ -67,6 +67,12 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def one_line(text: str, most: int) -> str:
+    """A note of others on one line, of at most so many letters, and unable to write outside it."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    return shortened(" ".join(line.split()), most)
+
+
 def suggestion(found: object, known: Iterable[object]) -> str:
     """The end of a message, ". Did you mean 'age'?", where something known looks like it.
 
@@ -101,7 +107,7 @@ def alike(found: str, texts: Iterable[str]) -> list[str]:
     return whole + [text for text in known if text.strip().casefold() == wanted.casefold()]
 
 
-def unknown_attribute(name: object, attributes: Iterable[str], levels: Iterable[str] = ()) -> str:
+def unknown_attribute(name: object, attributes: Iterable[str], levels: Iterable[str]) -> str:
     """What to say of a name that a schema does not have, as an attribute or as a level."""
     names, groups = list(attributes), list(levels)
     known = f", and levels {listed(groups)}" if groups else ""

@@ -21,9 +21,9 @@ from click.testing import CliRunner, Result
 from noiseplan import __version__
 from noiseplan import cli as command_line
 from noiseplan.cli import COMMANDS, main
-from noiseplan.cli.ledger import printable
 from noiseplan.ledger import Ledger
 from noiseplan.privacy import Guarantee, zCDP
+from noiseplan.texts import one_line
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -162,8 +162,8 @@ def test_every_answer_for_programs_is_json(path: Path) -> None:
 
 
 def test_nothing_printed_can_rewrite_the_screen() -> None:
-    assert printable("a\x1b[2Jb\r\nc\u202ed") == "a [2Jb c d"
-    assert printable("x" * 100) == "x" * 59 + "…"
+    assert one_line("a\x1b[2Jb\r\nc\u202ed", 60) == "a [2Jb c d"
+    assert one_line("x" * 100, 60) == "x" * 59 + "…"
 
 
 # ---------------------------------------------------------------------- verifying

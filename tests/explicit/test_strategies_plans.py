@@ -15,10 +15,10 @@ from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import ProductMechanism
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.moments import discrete_laplace_variance
 from noiseplan.planning.planners import named
+from noiseplan.storage.plans import read_mechanism
 from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, asked_by
 
 Array = np.ndarray

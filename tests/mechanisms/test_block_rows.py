@@ -15,7 +15,7 @@ from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import OwnRows, group_blocks, own_basis, whole_basis, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.storage.plans import read_mechanism
 from own_examples import (
     SCHEMA,
     SIZES,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noiseplan.arrays import subsets
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import (
@@ -18,7 +19,6 @@ from noiseplan.mechanisms.blocks import (
     SetIndex,
     batches,
     group_blocks,
-    subset_patterns,
 )
 from noiseplan.noise import Noise
 
@@ -141,7 +141,7 @@ def test_a_basis_without_rows_measures_nothing() -> None:
 
 @pytest.mark.parametrize("width", range(6))
 def test_patterns_are_all_subsets_the_empty_one_first(width: int) -> None:
-    found = subset_patterns(width)
+    found = list(subsets(range(width)))
     assert found[0] == () and len(found) == len(set(found)) == 2**width
     assert [len(pattern) for pattern in found] == sorted(len(pattern) for pattern in found)
     assert all(list(pattern) == sorted(set(pattern)) for pattern in found)

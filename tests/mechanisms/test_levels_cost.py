@@ -18,9 +18,9 @@ from depth import examples, seeds
 from noiseplan.domain.tree import Tree
 from noiseplan.mechanisms.level_siblings import Siblings
 from noiseplan.mechanisms.measured_levels import Level, LevelsMechanism
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise import Noise
 from noiseplan.privacy.rounding import margin
+from noiseplan.storage.plans import read_mechanism
 
 
 def dearest(mechanism: LevelsMechanism, neighbours: str) -> Fraction:

@@ -12,8 +12,8 @@ from levels_oracles import ASKED, SCHEMA, TOO_FINE, flat, made, written_out
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, LevelsMechanism
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise import Noise
+from noiseplan.storage.plans import read_mechanism
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -16,8 +16,8 @@ from noiseplan.mechanisms.basis import Basis, MatrixBasis, WideBasis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise import Noise
+from noiseplan.storage.plans import read_mechanism
 
 Damage = Any
 SCHEMA = nz.Schema({"a": nz.Ordinal(range(3)), "b": nz.Categorical(["x", "y"])})

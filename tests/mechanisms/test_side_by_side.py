@@ -16,9 +16,9 @@ from noiseplan.mechanisms.agreement import agreement
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.noise import Noise
+from noiseplan.storage.plans import read_mechanism
 
 SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 2})
 RNG = np.random.default_rng(11)

@@ -25,9 +25,9 @@ from noiseplan.errors import (
 from noiseplan.mechanisms import workload_rows
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import probed_cost
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import Noise
+from noiseplan.storage.plans import read_mechanism
 
 S = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2, "d": 5})
 RNG = np.random.default_rng(5)

@@ -20,7 +20,7 @@ from long_attributes import planned_as_long
 from noiseplan.errors import PlanError, StorageError, TooManyValues, UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_series import SeriesMechanism
-from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.storage.plans import read_mechanism
 
 BUDGET = nz.zCDP(0.5)
 VALUE, PREFIX = nz.Identity(), nz.Prefix()

@@ -19,12 +19,12 @@ from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.optimize import tree_bound
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Alike, Sharing
 from noiseplan.planning import limits, smaller_domain
 from noiseplan.planning.long_problem import of_rows, of_sums
+from noiseplan.storage.plans import read_mechanism
 
 BUDGET = nz.zCDP(0.5)
 TRACT = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])

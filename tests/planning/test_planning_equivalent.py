@@ -17,7 +17,6 @@ from noiseplan.domain.cells import Classes, MergedValues
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.planning.cell_classes import at_least, merged_values
 from noiseplan.planning.finish import finish
 from noiseplan.planning.plan import Plan
@@ -26,6 +25,7 @@ from noiseplan.planning.planners import automatic, optimal
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import carried, smaller
 from noiseplan.planning.workload_types import prepare
+from noiseplan.storage.plans import read_mechanism
 
 repeatable = examples(40)
 BUDGET = nz.zCDP(0.5)

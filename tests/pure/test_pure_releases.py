@@ -90,7 +90,7 @@ def test_saved_and_loaded(plan: nz.Plan, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["scales", "sets", "views"])
 def test_files_that_do_not_fit_are_refused(change: str) -> None:
-    from noiseplan.mechanisms.saved import read_mechanism
+    from noiseplan.storage.plans import read_mechanism
 
     content, arrays = planned("strategies").mechanism.parts()
     if change == "scales":

@@ -13,10 +13,10 @@ import noiseplan as nz
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise import Noise
 from noiseplan.planning.planners import named
 from noiseplan.privacy import Guarantee
+from noiseplan.storage.plans import read_mechanism
 
 SMALL = nz.Schema({"a": nz.Ordinal(range(4)), "b": nz.Categorical(["x", "y"])})
 LARGE = nz.Schema(

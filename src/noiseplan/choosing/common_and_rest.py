@@ -85,7 +85,7 @@ def faint(target: Mechanism) -> bool:
 
 
 def common_rows_of(
-    schema: Schema, costs: Sequence[Array], numbers: Numbers, sequential: bool = False
+    schema: Schema, costs: Sequence[Array], numbers: Numbers, sequential: bool
 ) -> DenseMechanism:
     """What mechanisms with these cost matrices have in common; from the back, if one after the
     other will be passed over."""

@@ -107,14 +107,10 @@ def _value(plan: Plan) -> float:
     return float(_priorities(plan) @ plan.type_variances[types]) or 1.0
 
 
-def _cost(plan: Plan) -> float:
-    """What one record may cost, for the plan to cost a person what it does."""
-    return record_cost(plan.privacy.pcost, plan.max_rows)
-
-
 def _aim(together: Together, k: int, plan: Plan) -> Aim:
-    """What plan k shares its noise for."""
-    return Aim(together.of_plan(k), plan.objective, _cost(plan), plan.privacy.neighbours)
+    """What plan k shares its noise for: by what one record costs, for a person to pay its price."""
+    cost = record_cost(plan.privacy.pcost, plan.max_rows)
+    return Aim(together.of_plan(k), plan.objective, cost, plan.privacy.neighbours)
 
 
 def _bits(together: Together, plans: Sequence[Plan], solutions: Sequence[Solution]) -> int:

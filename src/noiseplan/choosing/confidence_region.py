@@ -14,13 +14,12 @@ where they leave the region: that, too, keeps evenly distributed points so.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
 from math import ceil, prod
 from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, subsets
 from noiseplan.choosing.common_and_rest import cost_of
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -174,7 +173,7 @@ def _free_sets(region: Region, generator: np.random.Generator) -> list[tuple[int
     """The least sets of attributes whose products of differences hardly change Bx."""
     found: list[tuple[int, ...]] = []
     many = [a for a, size in enumerate(region.shape) if size > 1]
-    for chosen in chain.from_iterable(combinations(many, k + 1) for k in range(len(many))):
+    for chosen in filter(None, subsets(many)):
         if any(set(less) <= set(chosen) for less in found):
             continue
         probe = generator.standard_normal(region.shape)

@@ -131,9 +131,6 @@ class ByPrecisions(Family[ResidualMechanism]):
             )
         return self.common([target, have])
 
-    def covers(self, target: ResidualMechanism, united: ResidualMechanism) -> bool:
-        return target.numbers == united.numbers
-
     def together(self, parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
         shared = SharedBases.of(parts)
         kinds = _distinct([block for part in parts for block in part.blocks])

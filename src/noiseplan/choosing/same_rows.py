@@ -167,9 +167,6 @@ class BySameRows(Family[Mechanism]):
         self.rest(target, have)  # refused where not all is measured again
         return self.common([target, have])
 
-    def covers(self, target: Mechanism, united: Mechanism) -> bool:
-        return target.numbers == united.numbers
-
     def together(self, parts: Sequence[Mechanism]) -> Mechanism:
         each = zip(*map(parts_of, parts), strict=True)
         return _made_of(parts[0], (_sized(some[0], _put_together(some)[1]) for some in each))

@@ -18,6 +18,7 @@ from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
 from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.people import PERSON, unit_text
 from noiseplan.privacy.rounding import text_up
+from noiseplan.texts import one_line
 
 SHOWN: Final = 10
 BUDGETS: Final = "budget: --zcdp RHO, --gdp MU or --approx-dp EPSILON DELTA"
@@ -276,12 +277,12 @@ def _told(each: Row) -> tuple[str, str, str]:
     """What happened, what it cost, and what else is to be said."""
     if isinstance(each, Entry):
         unit = "" if each.unit == PERSON else unit_text(each.max_rows, each.unit)
-        what = printable(" · ".join(filter(None, (each.purpose, unit, each.note))), 100)
+        what = one_line(" · ".join(filter(None, (each.purpose, unit, each.note))), 100)
         return each.status, f"ρ = {text_up(each.cost.rho)}", what
     if isinstance(each, Change):
-        return "budget", "changed", printable(f"{_changed(each)} · {each.reason}", 120)
+        return "budget", "changed", one_line(f"{_changed(each)} · {each.reason}", 120)
     shown = "details were shown" if each.details else ""
-    said = printable(" · ".join(filter(None, (each.found, shown, each.purpose))), 100)
+    said = one_line(" · ".join(filter(None, (each.found, shown, each.purpose))), 100)
     return each.kind, "no cost", said
 
 
@@ -291,10 +292,3 @@ def _changed(change: Change) -> str:
     if change.before == change.after:
         return f"{change.after}{bound}"
     return f"{change.before} → {change.after}{bound}"
-
-
-def printable(text: str, longest: int = 60) -> str:
-    """A note on one line, short, and unable to write outside it."""
-    line = "".join(letter if letter.isprintable() else " " for letter in text)
-    line = " ".join(line.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"

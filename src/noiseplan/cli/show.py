@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def checked(folder: Path, as_json: bool) -> None:
 def _answerable(release: Release) -> str:
     """A question that this release was made for: its first table that is more than the total."""
     workload = release.plan.workload
-    first = [workload.query(position) for position in range(min(len(workload), SHOWN))]
+    first = list(islice(workload, SHOWN))
     return next((query for query in first if query.attributes), first[0]).name
 
 

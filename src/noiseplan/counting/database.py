@@ -35,7 +35,7 @@ _PACKED: Final = (".gz", ".zst")
 
 
 def stream_from_file(
-    path: str | os.PathLike[str] | TextFile, schema: Schema, people: PersonCap | None = None
+    path: str | os.PathLike[str] | TextFile, schema: Schema, people: PersonCap | None
 ) -> Stream:
     """Open CSV (with a header line) or Parquet; globs are allowed.
 
@@ -91,7 +91,7 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def stream_from_relation(
-    relation: DuckDBPyRelation, schema: Schema, people: PersonCap | None = None
+    relation: DuckDBPyRelation, schema: Schema, people: PersonCap | None
 ) -> Stream:
     """Open a relation; it is run on its own connection."""
 

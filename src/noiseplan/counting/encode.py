@@ -121,7 +121,7 @@ def encode_block(
 def check_columns(
     schema: Schema,
     found: Iterable[object],
-    people: PersonCap | None = None,
+    people: PersonCap | None,
     *,
     maybe_records: bool = False,
 ) -> list[str]:

@@ -41,7 +41,7 @@ from noiseplan.schema import Attribute, Binned, Label, Ordinal, Schema
 _PERSON: Final = "person"
 
 
-def source_from_ibis(table: Any, schema: Schema, people: PersonCap | None = None) -> Countable:
+def source_from_ibis(table: Any, schema: Schema, people: PersonCap | None) -> Countable:
     """Open an Ibis table by the way that suits its database."""
     check_columns(schema, table.columns, people)
     ibis: Any = sys.modules["ibis"]

@@ -61,11 +61,9 @@ class SummedSeries:
     @cached_property
     def rows(self) -> Array:
         """The sums of all partitions, over the parts."""
-        each = [np.arange(len(p) - 1)[:, None] == own for p, own in self._pairs()]
+        pairs = zip(self.partitions, self.owners, strict=True)
+        each = [np.arange(len(p) - 1)[:, None] == own for p, own in pairs]
         return np.concatenate(each).astype(np.float64)
-
-    def _pairs(self) -> Iterator[tuple[IntArray, IntArray]]:
-        yield from zip(self.partitions, self.owners, strict=True)
 
     def add_up(self, values: Array) -> Array:
         """The sums of all partitions of values along the last axis."""

@@ -36,7 +36,9 @@ Where to find what:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from noiseplan._doors import on_first_use
 
 if TYPE_CHECKING:
     from noiseplan.local.device.memory import Memory
@@ -61,15 +63,7 @@ _LAZY = {
 
 
 if not TYPE_CHECKING:  # a checker knows the names above, and that there are no others
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(f"module 'noiseplan.local' has no attribute {name!r}")
-        from importlib import import_module
-
-        value = getattr(import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__ = on_first_use(__name__, _LAZY, globals())
 
 
 def __dir__() -> list[str]:

@@ -62,12 +62,21 @@ class Basis(ABC):
         return MatrixBasis.integer(size) if size < WIDE else WideBasis(size)
 
     @staticmethod
-    def from_rows(measure: Array, groups: IntArray | None = None) -> Basis:
+    def from_rows(measure: Array, groups: IntArray | None = None) -> MatrixBasis:
         """The basis measured by U over groups of values (each value its own group by default).
 
         Raises `numpy.linalg.LinAlgError` where M is singular for all that numbers can tell.
         """
-        return MatrixBasis.from_rows(measure, groups)
+        count = measure.shape[1]
+        matrix = np.vstack([np.ones(count), measure])
+        inverse = np.linalg.inv(matrix)
+        if not np.abs(matrix @ inverse - np.eye(count)).max() <= INVERTED:
+            raise np.linalg.LinAlgError("the measured rows and the sum are linearly dependent")
+        if groups is not None:
+            members = np.bincount(groups, minlength=count)
+            measure, inverse = measure[:, groups], (inverse / members[:, None])[groups]
+        own = (np.ascontiguousarray(measure), inverse[:, 0].copy(), inverse[:, 1:].copy())
+        return MatrixBasis(*own)
 
     if TYPE_CHECKING:  # fields of some bases, formulas of others
 
@@ -179,19 +188,6 @@ class MatrixBasis(Basis):
         """nI − 11ᵀ."""
         centred = size * np.eye(size) - 1.0
         return cls(centred, np.full(size, 1.0 / size), centred / size**2)
-
-    @classmethod
-    def from_rows(cls, measure: Array, groups: IntArray | None = None) -> MatrixBasis:
-        """U over groups of values; refuses one that does not determine them."""
-        count = measure.shape[1]
-        matrix = np.vstack([np.ones(count), measure])
-        inverse = np.linalg.inv(matrix)
-        if not np.abs(matrix @ inverse - np.eye(count)).max() <= INVERTED:
-            raise np.linalg.LinAlgError("the measured rows and the sum are linearly dependent")
-        if groups is not None:
-            members = np.bincount(groups, minlength=count)
-            measure, inverse = measure[:, groups], (inverse / members[:, None])[groups]
-        return cls(np.ascontiguousarray(measure), inverse[:, 0].copy(), inverse[:, 1:].copy())
 
     @cached_property
     def forward(self) -> Array:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
 from math import prod
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, row_keys, unique_rows
+from noiseplan.arrays import IntArray, row_keys, subsets, unique_rows
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
@@ -31,7 +30,6 @@ __all__ = [
     "batches",
     "group_blocks",
     "own_basis",
-    "subset_patterns",
     "whole_basis",
     "with_own",
 ]
@@ -235,7 +233,7 @@ class Blocks:
         Of each: the places of its attributes in a set, its number, which of the sets have it, and
         where in it.
         """
-        for pattern in subset_patterns(sets.shape[1]) if self.has_own else ():
+        for pattern in subsets(range(sets.shape[1])) if self.has_own else ():
             for number, mine, place in self.find(sets[:, list(pattern)]).groups():
                 if self.blocks[number].own is not None:
                     yield pattern, number, mine, place
@@ -280,11 +278,6 @@ def with_own(blocks: Blocks, sets: IntArray, sigma2: Array, own: OwnRows) -> Blo
     if len(added) > 1:
         raise PlanError("sets that share rows share their attributes' bases: add them one by one")
     return replace(blocks, blocks=(*blocks.blocks, *(replace(b, own=own) for b in added)))
-
-
-def subset_patterns(width: int) -> list[tuple[int, ...]]:
-    """All subsets of `range(width)`, the empty one first."""
-    return [c for size in range(width + 1) for c in combinations(range(width), size)]
 
 
 def batches(count: int, cells: int, limit: int) -> Iterator[slice]:

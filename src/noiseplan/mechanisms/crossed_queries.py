@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, subsets
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import DenseMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import ROUNDING, Basis
-from noiseplan.mechanisms.blocks import subset_patterns
 from noiseplan.mechanisms.own_answers import dense_rows
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
@@ -95,10 +94,7 @@ class Asked(ABC):
 
     def sets(self) -> Iterator[Set]:
         """The sets whose residual is more than rounding in it."""
-        for pattern in subset_patterns(len(self.split)):
-            inside = tuple(self.split[i] for i in pattern)
-            if self._needs(inside):
-                yield inside
+        return filter(self._needs, subsets(self.split))
 
     @abstractmethod
     def _needs(self, inside: Set) -> bool: ...
@@ -202,15 +198,13 @@ class AskedCells(Asked):
         schema, frame = self.query.schema, self.frame
         on = [schema.index(name) for name in self.query.attributes]
         cube = np.asarray(self.query.joint).reshape(-1, *(schema.shape[i] for i in on))
-        cube = cube.transpose(0, *(1 + on.index(i) for i in (*self.split, *self._inside_d(on))))
+        inside_d = (i for i in frame.whole if i in on)
+        cube = cube.transpose(0, *(1 + on.index(i) for i in (*self.split, *inside_d)))
         kept = [schema.shape[i] for i in self.split]
         asked = [schema.shape[i] if i in on else 1 for i in frame.whole]
         every = [schema.shape[i] for i in frame.whole]
         full = np.broadcast_to(cube.reshape(-1, *kept, *asked), (len(cube), *kept, *every))
         return full.reshape(len(cube), *kept, frame.cells.size)
-
-    def _inside_d(self, on: list[int]) -> list[int]:
-        return [i for i in self.frame.whole if i in on]
 
     def spanned(self) -> bool:
         most = LOST * _largest(self._cube)

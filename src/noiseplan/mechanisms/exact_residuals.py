@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, all_whole
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import (
     CentringMatrix,
@@ -86,7 +86,7 @@ def _whole(u: Array | Matrix) -> bool:
         return u.scale == 1
     if isinstance(u, Matrix):
         return isinstance(u, (IdentityMatrix, Transform))
-    return bool(np.isfinite(u).all() and (u == np.rint(u)).all())
+    return bool(np.isfinite(u).all()) and all_whole(u)
 
 
 def integer_residuals(
@@ -115,7 +115,7 @@ def integer_residuals(
 
 def require_whole(counts: NDArray[np.number]) -> None:
     """Refuse counts of fractions."""
-    if not np.issubdtype(counts.dtype, np.integer) and not (counts == np.rint(counts)).all():
+    if not np.issubdtype(counts.dtype, np.integer) and not all_whole(counts):
         raise DataError(
             "the source's counts are not whole numbers of records; privacy is promised per record, "
             "so a source must count records, as a file or a frame does"

@@ -39,7 +39,7 @@ def far_values(basis: Basis, lengths: int) -> Array:
 
     Examples
     --------
-    >>> basis = MatrixBasis.from_rows(np.array([[2.0, 0.5, -1.0], [0.0, 1.0, 0.0]]))
+    >>> basis = Basis.from_rows(np.array([[2.0, 0.5, -1.0], [0.0, 1.0, 0.0]]))
     >>> far_values(basis, 4)[:3].round(9).tolist()
     [[4.0, 4.0, 4.0], [4.0, 1.25, 1.0], [4.0, 1.0, -2.0]]
     """

@@ -12,14 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, subsets
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import Matrix, TotalMatrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -161,10 +160,9 @@ class AskedTable(Asked):
         asked = self.others
         residual = {i: bool(self._residual[i].any()) for i in asked}
         summed = {i: bool(self._sums[i].any()) for i in asked}
-        for width in range(len(asked) + 1):
-            for chosen in combinations(asked, width):
-                if all(residual[i] if i in chosen else summed[i] for i in asked):
-                    yield chosen
+        for chosen in subsets(asked):
+            if all(residual[i] if i in chosen else summed[i] for i in asked):
+                yield chosen
 
     @cached_property
     def _residual(self) -> dict[int, Array]:
@@ -347,17 +345,16 @@ class AskedMatrix(Asked):
 
     def require(self) -> None:
         self.require_attributes()
-        for width in range(len(self.others) + 1):
-            for chosen in combinations(self.others, width):
-                cube = self._residual(chosen)
-                if (_largest(cube) <= self._limits).all():
-                    continue
-                for axis, i in enumerate(chosen, 2):
-                    basis, along = self.mechanism.basis(i), np.moveaxis(cube, axis, -1)
-                    lost = along - along @ basis.recover @ _numbers(basis.measure)
-                    if (_largest(lost) > self._limits).any():
-                        raise self.untold(i)
-                self.require_measured(chosen, [self._along(chosen, cube)])
+        for chosen in subsets(self.others):
+            cube = self._residual(chosen)
+            if (_largest(cube) <= self._limits).all():
+                continue
+            for axis, i in enumerate(chosen, 2):
+                basis, along = self.mechanism.basis(i), np.moveaxis(cube, axis, -1)
+                lost = along - along @ basis.recover @ _numbers(basis.measure)
+                if (_largest(lost) > self._limits).any():
+                    raise self.untold(i)
+            self.require_measured(chosen, [self._along(chosen, cube)])
 
     def _along(self, chosen: tuple[int, ...], cube: Array) -> LongRows | None:
         """(rows · numbers of the set) along the attribute, from the part over values."""

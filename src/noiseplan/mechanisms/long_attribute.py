@@ -15,16 +15,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import (
-    Errors,
-    Measurements,
-    Mechanism,
-)
+from noiseplan.mechanisms.base import Errors, Marginals, Measurements, Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import require_fit
@@ -42,6 +39,10 @@ class AlongAttribute(Mechanism):
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
 
     place: int
+
+    def counts(self, marginals: Marginals, attributes: IntArray) -> NDArray[np.number]:
+        """The table of one set of attributes, the long one first."""
+        return np.moveaxis(marginals(attributes)[0], list(attributes[0]).index(self.place), 0)
 
     @abstractmethod
     def _dearest(self) -> tuple[float, int]:

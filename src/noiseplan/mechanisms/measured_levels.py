@@ -267,9 +267,7 @@ class LevelsMechanism(AlongAttribute):
     def _by_node(self, marginals: Marginals, told: tuple[int, ...]) -> list[NDArray[np.number]]:
         """Counts of the nodes of every level by some others, (nodes, cells)."""
         attributes = np.array([sorted((self.place, *told))], dtype=np.int64)
-        counts = marginals(attributes)[0]
-        counts = counts_for(self.noise, counts)
-        counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
+        counts = counts_for(self.noise, self.counts(marginals, attributes))
         return self.tree.up(counts.reshape(len(counts), -1), self.tree.depth + 1)
 
     # ------------------------------------------------------------------ answering

@@ -98,8 +98,7 @@ class SeriesMechanism(LongMechanism):
         """Count by value and set, transform, multiply by the series, add noise."""
         values: list[NDArray[np.number]] = []
         for block, attributes in zip(self.blocks, self.sets, strict=True):
-            counts = marginals(attributes)[0]
-            counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
+            counts = self.counts(marginals, attributes)
             if block.size < self.values:
                 counts = np.add.reduceat(counts, block.bounds[:-1], axis=0)
             values.append(self._along(block, counts, sample))

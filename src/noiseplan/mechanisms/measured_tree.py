@@ -95,8 +95,7 @@ class TreeMechanism(LongMechanism):
         """Count by value and set, add up along the tree, transform, add noise."""
         values: list[NDArray[np.number]] = []
         for block, attributes in zip(self.blocks, self.sets, strict=True):
-            counts = marginals(attributes)[0]
-            counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
+            counts = self.counts(marginals, attributes)
             rows = [self.basis(i).measure for i in block.others]
             for of_nodes, noise in zip(
                 self.tree.up(counts, len(block.noise)), block.noise, strict=True

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, beginning_with
 from noiseplan.domain.cells import Cells, Classes, MergedValues, SpareValues
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
@@ -180,8 +180,7 @@ class ReducedMechanism(Mechanism):
     ) -> ReducedMechanism:
         """Refuses groups that leave a value or a cell out."""
         cells = _read_cells(arrays, schema)
-        own = {name.removeprefix(SMALL): a for name, a in arrays.items() if name.startswith(SMALL)}
-        small = content["small"]
+        small, own = content["small"], beginning_with(SMALL, arrays)
         return cls(cells, saved_kind(small["kind"]).from_parts(small, own, cells.inner))
 
 

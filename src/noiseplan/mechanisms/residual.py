@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json, unique_rows
+from noiseplan.arrays import Arrays, IntArray, Json, subsets, unique_rows
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -39,7 +39,7 @@ from noiseplan.mechanisms.base import (
 )
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, read_own, write_bases, write_own
-from noiseplan.mechanisms.blocks import BATCH_CELLS, Block, Blocks, batches, subset_patterns
+from noiseplan.mechanisms.blocks import BATCH_CELLS, Block, Blocks, batches
 from noiseplan.mechanisms.crossed_pieces import Piece, block_pieces
 from noiseplan.mechanisms.crossed_queries import Frame
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
@@ -232,7 +232,7 @@ class ResidualMechanism(Mechanism):
         """
         bases = self.blocks.bases_on(sets[0])
         tensor = np.zeros((*(basis.rows + 1 for basis in bases), len(sets)))
-        for pattern in subset_patterns(len(bases)):
+        for pattern in subsets(range(len(bases))):
             inner = sets[:, list(pattern)]
             part = tuple(slice(1, None) if i in pattern else 0 for i in range(len(bases)))
             for number, mine, place in self.blocks.find(inner).groups():
@@ -314,8 +314,7 @@ class ResidualMechanism(Mechanism):
         self.require(query)
         return row_variances(self, query)
 
-    def completed_variance(self, query: Query) -> Array:
-        return row_variances(self, query)
+    completed_variance = row_variances
 
     def answer_with_errors(self, measured: Measurements, query: Query) -> tuple[Array, Errors]:
         return self.answer(measured, query), Errors(np.sqrt(self.completed_variance(query)))

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, subsets
 from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices import IdentityMatrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import Block, subset_patterns
+from noiseplan.mechanisms.blocks import Block
 from noiseplan.mechanisms.own_answers import Asked
 from noiseplan.queries import Query, Workload
 
@@ -147,8 +147,7 @@ def _split(mechanism: ResidualMechanism, query: Query, name: str) -> Array:
 def _dense_covariance(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:
     common = [n for n in query.attributes if n in other.factors]
     total = np.zeros((query.rows, other.rows))
-    for pattern in subset_patterns(len(common)):
-        inside = [common[i] for i in pattern]
+    for inside in subsets(common):
         block = mechanism.block_on(inside)
         if block is not None:
             left, right = (recovery(mechanism, q, inside, block) for q in (query, other))
@@ -159,10 +158,10 @@ def _dense_covariance(mechanism: ResidualMechanism, query: Query, other: Query) 
 def _sigma2_tensor(mechanism: ResidualMechanism, names: Sequence[str]) -> Array:
     """σ²_A of every A inside a set of attributes, shape (2, …, 2); index 1 means inside A."""
     tensor = np.zeros((2,) * len(names))
-    for pattern in subset_patterns(len(names)):
-        sigma2 = mechanism.noise_variance([names[i] for i in pattern])
+    for inside in subsets(names):
+        sigma2 = mechanism.noise_variance(inside)
         # An unmeasured subset of an answerable query has coefficient zero, whatever stands here.
-        place = tuple(int(i in pattern) for i in range(len(names)))
+        place = tuple(int(name in inside) for name in names)
         tensor[place] = sigma2 if np.isfinite(sigma2) else 0.0
     return tensor
 
@@ -174,7 +173,7 @@ def variances_on_sets(mechanism: ResidualMechanism, query: Query, sets: IntArray
     """Row variances of one query asked of many sets of attributes, rows × sets."""
     noise = np.zeros((2,) * sets.shape[1] + (len(sets),))  # an unmeasured set has no coefficient
     added = np.zeros((query.rows, len(sets)))
-    for pattern in subset_patterns(sets.shape[1]):
+    for pattern in subsets(range(sets.shape[1])):
         for number, mine, place in mechanism.blocks.find(sets[:, list(pattern)]).groups():
             block, inside = mechanism.blocks.blocks[number], [query.attributes[i] for i in pattern]
             if block.own is None:
@@ -191,7 +190,7 @@ def noise_inside(mechanism: ResidualMechanism, sets: IntArray) -> Array:
     """σ²_A of every A inside each set, 2^width × sets; infinite where it is not measured."""
     width = sets.shape[1]
     found = np.empty((2,) * width + (len(sets),))
-    for pattern in subset_patterns(width):
+    for pattern in subsets(range(width)):
         place = tuple(int(i in pattern) for i in range(width))
         found[place] = mechanism.blocks.variance(sets[:, list(pattern)])
     return found.reshape(-1, len(sets))

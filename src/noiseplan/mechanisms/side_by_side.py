@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, beginning_with
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import (
@@ -247,8 +247,7 @@ class SideBySide(Mechanism):
     def from_parts(cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> SideBySide:
         found = []
         for i, saved in enumerate(content["mechanisms"]):
-            start = PART.format(i)
-            own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+            own = beginning_with(PART.format(i), arrays)
             found.append(saved_kind(saved["kind"]).from_parts(saved, own, schema))
         return cls(tuple(found), content.get("grouped") is True)
 

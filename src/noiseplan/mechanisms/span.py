@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noiseplan.arrays import subsets
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import ROUNDING, Basis, WideBasis
-from noiseplan.mechanisms.blocks import Block, subset_patterns
+from noiseplan.mechanisms.blocks import Block
 from noiseplan.mechanisms.own_rows import without_sums
 from noiseplan.mechanisms.residual_errors import asked_of
 from noiseplan.queries import Query
@@ -43,7 +44,7 @@ def require_in_span(mechanism: ResidualMechanism, query: Query) -> None:
             f"{list(mechanism.attributes)}. Add a query on {missing} to the workload"
         )
     span = _Span(mechanism, query)
-    for pattern in subset_patterns(len(own)):
+    for pattern in subsets(range(len(own))):
         names = [query.attributes[i] for i in pattern]
         number = int(blocks.find(own[None, list(pattern)]).number[0])
         block = None if number < 0 else blocks.blocks[number]

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, IntArray, Json, unique_rows
+from noiseplan.arrays import Arrays, IntArray, Json, subsets, unique_rows
 from noiseplan.errors import StorageError
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -41,7 +41,7 @@ from noiseplan.mechanisms.base import (
 )
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
-from noiseplan.mechanisms.blocks import BATCH_CELLS, batches, group_blocks, subset_patterns
+from noiseplan.mechanisms.blocks import BATCH_CELLS, batches, group_blocks
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.mechanisms.residual import ResidualMechanism
@@ -141,7 +141,7 @@ class TableBlock:
     def parts(self) -> list[tuple[tuple[int, ...], Array]]:
         """The residuals a table tells, by the axes inside A, with the precision of each table's."""
         told = []
-        for pattern in subset_patterns(len(self.views)):
+        for pattern in subsets(range(len(self.views))):
             outside = [v.total for i, v in enumerate(self.views) if i not in pattern]
             if None not in outside:
                 unit = prod(self.views[i].residual for i in pattern)

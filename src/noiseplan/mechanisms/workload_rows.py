@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, beginning_with
 from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError, setting
@@ -437,12 +437,11 @@ class WorkloadRowsMechanism(Mechanism):
     def from_parts(
         cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
     ) -> WorkloadRowsMechanism:
-        own = {name.removeprefix(ROWS): a for name, a in arrays.items() if name.startswith(ROWS)}
         sizes = floats(arrays, "sizes", 1)
         if not (sizes > 0).all():
             raise StorageError("the rows of the plan are measured without noise")
         numbers = sum(array.size for array in arrays.values())
-        workload = read_workload(content["rows"], own, numbers)
+        workload = read_workload(content["rows"], beginning_with(ROWS, arrays), numbers)
         mix = floats(arrays, "mix", 2) if "mix" in arrays else None
         return cls(schema, workload, mix, Noise(content["law"], sizes, bool(content["integer"])))
 

@@ -12,7 +12,7 @@ way round), Corollary 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod, sqrt
@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from noiseplan.arrays import subsets
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
@@ -97,7 +98,7 @@ class DataCube:
         found: dict[tuple[int, ...], float] = {}
         for table, weight in self.tables:
             share = weight / prod(self.sizes[i] for i in table)
-            for subset in _subsets(table):
+            for subset in subsets(table):
                 found[subset] = found.get(subset, 0.0) + share
         return {t: (value, prod(self.sizes[i] - 1 for i in t)) for t, value in found.items()}
 
@@ -117,7 +118,3 @@ class DataCube:
             ]
             pieces.append(sqrt(value) * kronecker_dense(parts))
         return np.asarray(sum(pieces) * (prod(self.sizes) / total))
-
-
-def _subsets(table: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
-    return (s for k in range(len(table) + 1) for s in combinations(table, k))

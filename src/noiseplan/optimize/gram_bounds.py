@@ -20,11 +20,11 @@ C. Li, dissertation, 2013, Theorems 4.1 (bound), 4.2 (projections), 4.5 (where i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Final
 
 import numpy as np
 
+from noiseplan.arrays import subsets
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR, eigen
@@ -183,7 +183,7 @@ def supreme_bound(gram: Array) -> Projection:
             f"all choices of {len(asked)} cells are too many to try, at most {ALL_CHOICES_UP_TO} "
             f"cells are; the exact optimum is a better bound anyway: dense_optimum(gram).bound"
         )
-    choices = (c for k in range(1, len(asked) + 1) for c in combinations(asked.tolist(), k))
+    choices = filter(None, subsets(asked.tolist()))
     best = max((svd_bound(gram[np.ix_(c, c)]), c) for c in choices)
     return Projection(*best)
 

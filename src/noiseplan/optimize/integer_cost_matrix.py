@@ -40,7 +40,7 @@ def root_rows(matrix: Array) -> Array:
     return np.asarray((vectors * np.sqrt(values)).T)
 
 
-def rows_in_integers(cost: Array, within: Array, room: Array | None = None) -> tuple[Array, float]:
+def rows_in_integers(cost: Array, within: Array, room: Array | None) -> tuple[Array, float]:
     """Integer rows A and σ² with AᵀA/σ² almost equal to C, and nobody's cost above its largest.
 
     C = RᵀMR with an integer basis R of its row space, so that rounding the root of M leaves the

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from scipy.linalg import qr
 
-from noiseplan.arrays import IntArray, first_of, joined_kinds
+from noiseplan.arrays import IntArray, all_whole, first_of, joined_kinds
 from noiseplan.matrices import DenseMatrix, KroneckerMatrix, Matrix, TotalMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_dense
@@ -65,7 +65,7 @@ class Base:
     @property
     def whole(self) -> bool:
         """Whether all entries are whole numbers."""
-        return bool((self.rows == np.rint(self.rows)).all())
+        return all_whole(self.rows)
 
     @cached_property
     def places(self) -> IntArray:

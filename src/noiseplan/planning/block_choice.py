@@ -19,10 +19,9 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, subsets
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.blocks import subset_patterns
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.residual_errors import asked_of, recovery
 from noiseplan.optimize.allocation import share_for_loss, share_for_worst
@@ -188,7 +187,7 @@ def _least(aim: Aim, plan: BlockPlan) -> BlockPlan | None:
     """With the most noise that meets the targets."""
     plan = plan.scaled(1.0)
     for _ in range(LEAST_STEPS):
-        worst = BlockFigures(plan).largest()
+        worst = BlockFigures(plan).type_worst
         over = float(np.max(aim.design.roles.type_priority * worst))
         if 1 - 4 * CLEARLY <= over <= 1:
             return plan
@@ -275,7 +274,7 @@ def _inside(
     numbers = [b.form.block.number for b in plan.rows]
     place = {tuple(sorted(design.terms.subset_roles[n])): i for i, n in enumerate(numbers)}
     width = design.terms.subset_roles.shape[1]
-    for pattern in subset_patterns(len(at)):
+    for pattern in subsets(range(len(at))):
         inside = [query.attributes[i] for i in pattern]
         roles = design.roles.of_attribute[at[list(pattern)]].tolist()
         key = tuple(sorted([*roles, *[-1] * (width - len(roles))]))

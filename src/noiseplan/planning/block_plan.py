@@ -347,8 +347,10 @@ class BlockFigures(Figures):
     def design(self) -> Design:  # type: ignore[override]  # as good as a field
         return self.plan.types.design
 
-    def sums(self) -> Array:
+    @cached_property
+    def type_variances(self) -> Array:
         return self.plan.type_sums() @ self.plan.variances
 
-    def largest(self) -> Array:
-        return RowFigures(self.design, self.plan.mechanism).largest()
+    @cached_property
+    def type_worst(self) -> Array:
+        return RowFigures(self.design, self.plan.mechanism).type_worst

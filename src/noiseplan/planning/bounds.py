@@ -104,7 +104,7 @@ def _few_classes(design: Design, effort: Effort) -> Classes | None:
 
 
 def weighted_sum_bound(
-    design: Design, rows: dict[int, Array], budget: float, neighbours: str, effort: Effort = USUAL
+    design: Design, rows: dict[int, Array], budget: float, neighbours: str, effort: Effort
 ) -> float:
     """The same from the structure alone, for factors with weights on their rows too."""
     records = _record_weights(design, rows)

@@ -47,6 +47,8 @@ SHARP, SHARP_STEPS = 1e-7, 60
 
 # Of what is asked most, asked everywhere: U keeps about UNASKED^¼ in directions that nobody needs.
 UNASKED: Final = 1e-11
+# Passes of that search, which mostly ends before.
+UPRIGHT_STEPS: Final = 500
 # No value loses all its weight, or the matrix of weights would be singular.
 SMALLEST: Final = 1e-9
 
@@ -267,7 +269,7 @@ def _ripple(rows: Array) -> Array:
     return np.asarray(1e-4 * np.abs(rows).max() * waves)
 
 
-def best_upright(gram: Array, tolerance: float = 1e-9, steps: int = 500) -> Array:
+def best_upright(gram: Array, tolerance: float = 1e-9) -> Array:
     """U = K^{1/2}Oᵀ that minimises max diag(UᵀU) · tr(WᵀW (UᵀU)†), scaled to max diag(UᵀU) = 1."""
     n = len(gram)
     basis = MatrixBasis.orthogonal(n).measure.T  # O, n × (n−1)
@@ -276,7 +278,7 @@ def best_upright(gram: Array, tolerance: float = 1e-9, steps: int = 500) -> Arra
         target = np.eye(n - 1)
     weights = np.full(n, 1.0 / n)
     kernel = np.eye(n - 1)
-    for _ in range(steps):
+    for _ in range(UPRIGHT_STEPS):
         lower = np.linalg.cholesky(basis.T @ (weights[:, None] * basis))
         values, vectors = np.linalg.eigh(lower.T @ target @ lower)
         root = (vectors * np.sqrt(np.maximum(values, UNASKED * values[-1]))) @ vectors.T

@@ -81,8 +81,8 @@ def optimise_worst(
     design: Design,
     rows: dict[int, Array],
     sigma2: Array,
-    powers: tuple[float, ...] = POWERS,
-    count_rows: bool = False,
+    powers: tuple[float, ...],
+    count_rows: bool,
 ) -> tuple[dict[int, Array], Array]:
     """U of every free role and σ² of every subset type, from a start that plans the total.
 

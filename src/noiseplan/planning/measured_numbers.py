@@ -312,7 +312,7 @@ def least_integers(aim: Aim, solution: Solution, plan: Measured) -> Measured:
     enough, too_little, best, cost = np.inf, 0.0, plan, aim.budget
     for _ in range(LEAST_STEPS):
         figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
-        reached = float(np.max(priority * figures.largest())) / solution.share.value
+        reached = float(np.max(priority * figures.type_worst)) / solution.share.value
         if reached <= 1:
             enough, best = cost, plan
         else:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from noiseplan.arrays import all_whole
 from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
@@ -89,7 +90,7 @@ def epsilon_of(norms: Sequence[Fraction], counts: Sequence[int], scales: Array) 
 def largest_norm(matrix: Array) -> Fraction:
     """max_j Σ_r |A_rj|: exact for integers, rounded up otherwise."""
     size = np.abs(matrix)
-    if (size == np.rint(size)).all() and size.max() * len(size) < 2**53:
+    if all_whole(size) and size.max() * len(size) < 2**53:
         return Fraction(int(size.sum(axis=0).max()))
     near = size.sum(axis=0)
     close = np.flatnonzero(near >= near.max() * (1 - 1e-9))  # one of these has the largest
@@ -101,7 +102,7 @@ def largest_change(matrix: Array, neighbours: Neighbours) -> Fraction:
     if neighbours == "add-remove":
         return largest_norm(matrix)
     apart = columns_apart(matrix, 1)
-    whole = bool((matrix == np.rint(matrix)).all()) and apart < 2**53
+    whole = all_whole(matrix) and apart < 2**53
     return Fraction(apart) * (1 if whole else 1 + Fraction(margin(len(matrix))))
 
 

@@ -100,9 +100,6 @@ class Family(ABC):
 
     def together(self, problem: Problem, planner: Planner | None = None) -> Candidate:
         """What the planner that is asked for, or another, proposes for all queries as one."""
-        first = self.first(problem)
-        if first is not None:
-            return first
         long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
         along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
         if along is not None:
@@ -140,10 +137,6 @@ class Family(ABC):
         raise self.unknown(problem)
 
     @abstractmethod
-    def first(self, problem: Problem) -> Candidate | None:
-        """What comes before any planner by name, or a refusal of what none can do."""
-
-    @abstractmethod
     def one_matrix_of_rows(self, problem: Problem) -> bool:
         """Whether the workload's rows are measured as one matrix, with noise of one size."""
 
@@ -163,9 +156,6 @@ class GaussianFamily(Family):
     def by_strategy(self, problem: Problem) -> Planner:
         weigh = eigen_weights(problem.strategy)
         return self.scaled.planner if weigh is None else named.eigen_planner(problem.name, weigh)
-
-    def first(self, problem: Problem) -> Candidate | None:
-        return None
 
     def or_apart(self, problem: Problem, best: Candidate) -> Candidate:
         best = automatic.or_apart(problem, automatic.or_optimum(problem, best), self._part)
@@ -202,10 +192,10 @@ class LaplaceFamily(Family):
         with laplace_matrix.searched_once():
             return least_epsilon(problem, self.solve)
 
-    def first(self, problem: Problem) -> Candidate | None:
+    def together(self, problem: Problem, planner: Planner | None = None) -> Candidate:
         _check_pure(problem)
         if problem.neighbours != "replace" or problem.planner not in table_plans.PLANNER.names:
-            return None
+            return super().together(problem, planner)
         replaced = ReplacedRecords(problem)
         return replaced.back(self.solve(replaced.forward(problem)))
 

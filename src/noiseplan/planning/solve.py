@@ -110,6 +110,8 @@ def group_inverses(design: Design, bases: dict[int, Basis]) -> dict[int, Array]:
 
 def moments_of(design: Design, bases: dict[int, Basis]) -> Moments:
     """R and m of the bases that will be used."""
+    if not design.free:  # they follow from sizes, and from what is asked in sums
+        return design.moments({}, {})
     known = by_formula(design, bases)
     inverses = group_inverses(design, {r: b for r, b in bases.items() if r not in known})
     moments = design.moments(inverses, design.products(inverses))

@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, all_whole
 from noiseplan.matrices import IdentityMatrix
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.pair_distances import columns_apart, different_columns
@@ -197,7 +197,7 @@ class _Way:
     def possible(self) -> bool:
         """Whether its noise can be added to the rows that it measures."""
         rows = (p.matrix for i, p in enumerate(self.pieces) if i not in self.grouped)
-        return self.problem.drawn.takes(lambda: all(_whole(matrix.dense()) for matrix in rows))
+        return self.problem.drawn.takes(lambda: all(all_whole(matrix.dense()) for matrix in rows))
 
     @property
     def value(self) -> float:
@@ -285,7 +285,7 @@ class _Piece:
     def better_by_groups(self) -> bool:
         """Whether noise on groups is less than noise on rows, at the cost of one record."""
         drawn = self.problem.drawn
-        if not drawn.takes(lambda: _whole(self.matrix.dense())):
+        if not drawn.takes(lambda: all_whole(self.matrix.dense())):
             return True
         rows = drawn.times_larger(self.dearest) * self.norm(grouped=False)
         return self.norm(grouped=True) < rows
@@ -308,7 +308,3 @@ class _Piece:
         if isinstance(self.problem.goal, ConvexLoss):
             return float(self._squares.mean())
         return self._norm(self._squares) / self._norm(np.ones(self.groups))
-
-
-def _whole(values: Array) -> bool:
-    return bool((values == np.rint(values)).all())

@@ -66,6 +66,11 @@ class Roles:
     type_priority: Array  # the weight to plan with
     type_joint: IntArray
 
+    @property
+    def attributes(self) -> int:
+        """How many attributes queries name."""
+        return int((self.of_attribute >= 0).sum())
+
     def pair_matrix(self, pair: int) -> Matrix:
         role = self.roles[int(self.pair_role[pair])]
         place = role.factors.index(int(self.pair_factor[pair]))

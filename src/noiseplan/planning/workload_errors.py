@@ -56,23 +56,15 @@ class Figures(ABC):
                     f"nearer to each other, or leave out what is negligible"
                 ) from None
 
+    @property
     @abstractmethod
-    def sums(self) -> Array:
+    def type_variances(self) -> Array:
         """Sum of the row variances of one query of each type."""
 
+    @property
     @abstractmethod
-    def largest(self) -> Array:
-        """Largest row variance of a query of each type."""
-
-    @cached_property
-    def type_variances(self) -> Array:
-        """`sums`, worked out once."""
-        return self.sums()
-
-    @cached_property
     def type_worst(self) -> Array:
-        """`largest`, worked out once."""
-        return self.largest()
+        """Largest row variance of a query of each type."""
 
     def brief(self, plan: Plan) -> str:
         """What is known of the errors of a plan, in a word or two."""
@@ -106,10 +98,12 @@ class ResidualFigures(Figures):
         """σ² of each subset type, zero where it is not measured (and not needed)."""
         return np.where(np.isfinite(self.sigma2), self.sigma2, 0.0)
 
-    def sums(self) -> Array:
+    @cached_property
+    def type_variances(self) -> Array:
         return np.asarray(type_matrix(self.design, self.bases) @ self._noise())
 
-    def largest(self) -> Array:
+    @cached_property
+    def type_worst(self) -> Array:
         known = by_formula(self.design, self.bases)
         written = {r: basis for r, basis in self.bases.items() if r not in known}
         rows, owner = worst_rows(self.design, group_inverses(self.design, written), known)
@@ -138,10 +132,12 @@ class RowFigures(Figures):
             np.maximum.at(worst, kind, largest)
         return np.bincount(kind, weights=sums) / np.bincount(kind), worst
 
-    def sums(self) -> Array:
+    @property
+    def type_variances(self) -> Array:
         return self._both[0]
 
-    def largest(self) -> Array:
+    @property
+    def type_worst(self) -> Array:
         return self._both[1]
 
 
@@ -168,11 +164,13 @@ class LoadedFigures(Figures):
     def _rows(self) -> RowFigures:
         return RowFigures(self.design, self.mechanism)
 
-    def sums(self) -> Array:
-        return self._rows.sums()
+    @property
+    def type_variances(self) -> Array:
+        return self._rows.type_variances
 
-    def largest(self) -> Array:
-        return self._rows.largest()
+    @property
+    def type_worst(self) -> Array:
+        return self._rows.type_worst
 
 
 class UnknownFigures(Figures):
@@ -198,10 +196,12 @@ class UnknownFigures(Figures):
     def design(self) -> Design:  # type: ignore[override]
         raise DependsOnData
 
-    def sums(self) -> Array:
+    @property
+    def type_variances(self) -> Array:
         raise DependsOnData
 
-    def largest(self) -> Array:
+    @property
+    def type_worst(self) -> Array:
         raise DependsOnData
 
     @property

@@ -129,7 +129,7 @@ def unit_text(max_rows: int, unit: str = PERSON) -> str:
     return f"one {unit}, at most {max_rows} record{'s' * (max_rows != 1)}"
 
 
-def left_out_text(max_rows: int, unit: str = PERSON) -> list[str]:
+def left_out_text(max_rows: int, unit: str) -> list[str]:
     """What a publication says of those who have more records; never how many were left out.
 
     Examples

@@ -288,7 +288,7 @@ def aligned(
 
 
 def shown_columns(
-    columns: Mapping[str, list[Hashable] | Array], rows: int, digits: int = 1
+    columns: Mapping[str, list[Hashable] | Array], rows: int, digits: int
 ) -> dict[str, list[str]]:
     """The first rows of columns as they are shown, by the headings they are shown under."""
     return {
@@ -308,7 +308,7 @@ def _shown(value: Hashable, digits: int | None) -> str:
     return visible_name(str(value))
 
 
-def tidy_frame(columns: Mapping[str, Any], library: str, warning: str = "") -> Any:
+def tidy_frame(columns: Mapping[str, Any], library: str, warning: str) -> Any:
     """Columns as a data frame of a library; an empty name takes the first installed.
 
     What is not for publishing has the `warning` among the frame's attributes in pandas, in the

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from noiseplan.arrays import subsets
 from noiseplan.errors import DataError
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import group_blocks, subset_patterns
+from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.candidate import Candidate
@@ -162,7 +163,7 @@ def _residuals(
         numbers = [schema.index(name) for name in names]
         own = [bases[basis_of[i]] for i in numbers]
         tensor = kronecker_apply([b.forward for b in own], values[..., None])[..., 0]
-        for pattern in subset_patterns(len(names)):
+        for pattern in subsets(range(len(names))):
             inside = tuple(numbers[i] for i in pattern)
             summed = math.prod(b.size for i, b in enumerate(own) if i not in pattern)
             part = tensor[tuple(slice(1, None) if i in pattern else 0 for i in range(len(names)))]

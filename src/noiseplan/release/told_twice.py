@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
 from noiseplan.queries import Workload
 from noiseplan.release.told_tables import Common, Piece, Pieces, Told
 from noiseplan.schema import Schema
+from noiseplan.texts import one_line
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Entry
@@ -51,7 +53,7 @@ Clashes = Mapping[Clash, Sequence[tuple[str, str]]]
 
 def published(workload: Workload) -> Tables:
     """The first tables of a workload for a ledger: of each its name and its attributes."""
-    some = (workload[i] for i in range(min(len(workload), MOST_TABLES)))
+    some = islice(workload, MOST_TABLES)
     return tuple(tuple(map(_plain, (query.name, *query.attributes))) for query in some)
 
 
@@ -136,7 +138,7 @@ def _with_unknown(pieces: Sequence[Piece], attributes: Sequence[str]) -> tuple[P
 
 
 def _told(workload: Workload, pieces: Pieces) -> list[Told]:
-    some = (workload[i] for i in range(min(len(workload), MOST_TABLES)))
+    some = islice(workload, MOST_TABLES)
     return [pieces.told(query, _plain(query.name)) for query in some]
 
 
@@ -159,5 +161,4 @@ def _named(now: str, before: str) -> str:
 
 def _plain(text: str) -> str:
     """A name on one line that is safe to print."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= LONGEST_NAME else line[: LONGEST_NAME - 1] + "…"
+    return one_line(text, LONGEST_NAME)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from noiseplan.draw.html import Column, Markup, element, joined, table
@@ -105,7 +106,7 @@ def _alone(design: Design) -> dict[str, Markup]:
         "What is promised": _promised(plan),
         "What would be published": _published(plan),
         "How precise the tables would be": plan_errors(plan),
-        "What another budget would buy": _budgets(plan),
+        "What another budget would buy": other_budgets(plan, "this plan"),
         "The promise in every currency": _currencies(plan),
         "The study": _study(design),
     }
@@ -130,7 +131,7 @@ def _protected(plan: Plan) -> str:
 def _published(plan: Plan) -> Markup:
     """Every table that is asked, in the order of the study."""
     workload = plan.workload
-    shown = [workload.query(i) for i in range(min(len(workload), MOST_KINDS))]
+    shown = list(islice(workload, MOST_KINDS))
     rows = [[query.name, ", ".join(query.attributes) or "everybody", f"{query.rows:,}"]
             for query in shown]  # fmt: skip
     columns = [Column("table"), Column("about", spare=True), Column("numbers", number=True)]
@@ -140,10 +141,6 @@ def _published(plan: Plan) -> Markup:
     if len(shown) == len(workload):
         return listed
     return joined([listed, element("p", f"… and {len(workload) - len(shown):,} more tables.")])
-
-
-def _budgets(plan: Plan) -> Markup:
-    return other_budgets(plan, "this plan")
 
 
 def _currencies(plan: Plan) -> Markup:

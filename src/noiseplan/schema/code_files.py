@@ -37,7 +37,7 @@ def code_file(path: str | os.PathLike[str]) -> Path:
 
 
 def read_code_columns(
-    path: str | os.PathLike[str], columns: Sequence[str], separator: str = ","
+    path: str | os.PathLike[str], columns: Sequence[str], separator: str
 ) -> list[list[object]]:
     """Some columns of a code list, CSV with a header line or Parquet, in the order of its rows."""
     file = code_file(path)

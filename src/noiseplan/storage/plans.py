@@ -7,12 +7,23 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+# Every kind of mechanism that is saved, by its name in the registry.
+import noiseplan.mechanisms.crossed
+import noiseplan.mechanisms.matrix
+import noiseplan.mechanisms.measured_levels
+import noiseplan.mechanisms.measured_series
+import noiseplan.mechanisms.measured_tree
+import noiseplan.mechanisms.product
+import noiseplan.mechanisms.reduced
+import noiseplan.mechanisms.residual
+import noiseplan.mechanisms.side_by_side
+import noiseplan.mechanisms.tables
+import noiseplan.mechanisms.workload_rows  # noqa: F401
 from noiseplan.arrays import Arrays, Json
-from noiseplan.errors import BudgetError, StorageError
+from noiseplan.errors import BudgetError, PlanError, StorageError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import floats, saved_kind
+from noiseplan.mechanisms.base import Mechanism, floats, saved_kind
 from noiseplan.mechanisms.price import require_price
-from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise.law import SIMULATED
 from noiseplan.planning.certificates import Optimality, Stated, Unstated
 from noiseplan.planning.objectives import (
@@ -30,6 +41,7 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.people import PERSON, record_price
 from noiseplan.queries import Workload
 from noiseplan.queries.workload_files import read_workload, write_workload
+from noiseplan.schema import Schema
 from noiseplan.storage.files import hash_of
 
 # Noise of measurements made elsewhere: only its variances are known, and its cost is hearsay.
@@ -122,6 +134,14 @@ def read_plan(
     if max_rows == 1 and "unit" not in content:
         return plan
     return with_saved_unit(plan, content.get("unit", PERSON))
+
+
+def read_mechanism(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> Mechanism:
+    """Undo `Mechanism.parts`: exactly what was measured, however it was planned."""
+    try:
+        return saved_kind(content["kind"]).from_parts(content, arrays, schema)
+    except PlanError as refused:  # such as integers that are none
+        raise StorageError(f"the plan's mechanism is none: {refused}") from None
 
 
 def with_saved_unit(plan: Plan, unit: str) -> Plan:

@@ -189,7 +189,7 @@ def _stay_above(
 # ---------------------------------------------------------------------- inside a value
 
 
-def changed_value(written: str, old: Any, new: Any, before: int = 0) -> str:
+def changed_value(written: str, old: Any, new: Any, before: int) -> str:
     """A value's text after a change; one of several lines keeps those that say the same."""
     new = _as_before(old, new)
     fresh = value_text(new, before)

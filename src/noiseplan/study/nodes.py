@@ -270,7 +270,7 @@ class Node:
         return path
 
 
-def read_document(path: Path, allow_outside: bool = False) -> Node:
+def read_document(path: Path, allow_outside: bool) -> Node:
     """The whole file as a node; refuses what is not there or not TOML.
 
     Data in the place of the study are not even read: a message would quote a line of them.

@@ -19,7 +19,7 @@ from math import prod
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, subsets
 from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices.base import Array
 
@@ -130,28 +130,22 @@ class TableFamily:
 
     def below(self, one: Set) -> list[Set]:
         """The margins inside a set, the widest first, without the set itself."""
-        found = set()
+        found: set[Set] = set()
         for facet in self.facets[one]:
-            for width in range(len(facet) + 1):
-                found |= set(combinations(facet, width))
+            found.update(subsets(facet))
         return sorted(found, key=lambda s: (-len(s), s))
 
     # ------------------------------------------------------------------ residuals
 
     def residuals(self, outer: Set, table: Array) -> dict[Set, Array]:
         """r_A of every A ⊆ S of one table on S."""
-        found = {}
-        for width in range(len(outer) + 1):
-            for inner in combinations(outer, width):
-                found[inner] = centred(margin(table, outer, inner))
-        return found
+        return {inner: centred(margin(table, outer, inner)) for inner in subsets(outer)}
 
     def expand(self, residuals: Mapping[Set, Array], outer: Set) -> Array:
         """y_S from the residuals of all margins inside S."""
         table = np.zeros(self.shape(outer))
-        for width in range(len(outer) + 1):
-            for inner in combinations(outer, width):
-                table += spread(residuals[inner], inner, outer) / self.ratio(outer, inner)
+        for inner in subsets(outer):
+            table += spread(residuals[inner], inner, outer) / self.ratio(outer, inner)
         return table
 
 

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 
+from noiseplan.arrays import subsets
 from noiseplan.matrices.base import Array
 from noiseplan.valid.even_population import Anchor
 from noiseplan.valid.family import Set, TableFamily, fit_margin, margin, spread
@@ -193,7 +193,7 @@ def table_with_margins(name: Set, missing: Mapping[Set, Array], anchor: Anchor) 
     """D, the table whose margins are what is missing."""
     tables: dict[Set, Array] = {}
     for facet, table in missing.items():
-        for inner in _subsets(facet):
+        for inner in subsets(facet):
             if inner not in tables:
                 tables[inner] = margin(table, facet, inner)
     amount = float(tables[()])
@@ -215,7 +215,3 @@ def _times(
     for i in attributes:
         table = table * spread(shares[i], (i,), name)
     return table
-
-
-def _subsets(one: Set) -> Iterable[Set]:
-    return (inner for width in range(len(one) + 1) for inner in combinations(one, width))

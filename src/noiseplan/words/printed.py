@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
@@ -168,8 +169,7 @@ def named_facts(release: Release) -> dict[str, str]:
 
 def _example(plan: Plan) -> str:
     """A call that this release answers: a table of two attributes, of one, or what was asked."""
-    workload = plan.workload
-    asked = [workload.query(position) for position in range(min(len(workload), LOOKED_AT))]
+    asked = list(islice(plan.workload, LOOKED_AT))
     plain = [q for q in asked if q.joint is None and set(q.factors.values()) == {Identity()}]
     for count in (2, 1):
         for query in plain:

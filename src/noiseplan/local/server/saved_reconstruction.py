@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, Json
+from noiseplan.arrays import Arrays, Json, beginning_with
 from noiseplan.errors import NoiseplanError, PlanError, StorageError, remedy
 from noiseplan.local.device.counting_randomizers import (
     ShiftRandomizer,
@@ -146,10 +146,8 @@ def _workload(facts: Json, arrays: Arrays, randomizer: Randomizer) -> Workload |
     """What was asked, about attributes as the devices know them."""
     if "workload" not in facts:
         return None
-    prefix = "workload_"
-    asked = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
     numbers = sum(array.size for array in arrays.values())
-    workload = read_workload(facts["workload"], asked, numbers)
+    workload = read_workload(facts["workload"], beginning_with("workload_", arrays), numbers)
     for name in randomizer.schema.names:
         if name not in workload.schema or workload.schema[name] != randomizer.schema[name]:
             raise StorageError(f"{name!r} has other values in the workload than on devices")

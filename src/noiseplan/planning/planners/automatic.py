@@ -223,11 +223,6 @@ def _taken(candidate: Candidate, name: str, other: str, reason: str) -> Candidat
     return replace(candidate, considered=((name, TAKEN), (other, reason)))
 
 
-def _attributes(problem: Problem) -> int:
-    """How many attributes queries name."""
-    return int((problem.design.roles.of_attribute >= 0).sum())
-
-
 def _or_classes(problem: Problem, plain: Candidate) -> Candidate:
     """`plain`, or what one matrix over classes of cells reaches if that is clearly better."""
     family, found = _family(problem), _classes(problem)
@@ -256,7 +251,7 @@ def _classes(problem: Problem) -> SmallerDomain | str:
         return "not tried for plain tables"
     if not (single or isinstance(problem.goal, TotalVariance)):
         return cells
-    if _attributes(problem) < 2:  # over one, the families have every strategy there is
+    if design.roles.attributes < 2:  # over one, the families have every strategy there is
         return "not tried for one attribute"
     optimum = _family(problem).has_optimum
     if problem.neighbours == "replace" and optimum:  # for which there is another

@@ -199,9 +199,7 @@ def storey_edges(edges: IntArray, groups: Sequence[IntArray]) -> list[IntArray]:
     return found
 
 
-def plan_totals(
-    plan: PlanTotals, gram: Array, budget: Additive, noise: str, planner: str = "auto"
-) -> Plan:
+def plan_totals(plan: PlanTotals, gram: Array, budget: Additive, noise: str, planner: str) -> Plan:
     """A plan over totals in a row, for a workload with this Gram matrix."""
     schema = Schema({"bucket": Ordinal(range(len(gram)))})
     query = Query(schema, {"bucket": Custom(gram_root(gram))}, name="the workload on buckets")

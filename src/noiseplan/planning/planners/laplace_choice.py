@@ -135,5 +135,4 @@ def _untried(problem: Problem, tables: Candidate, ways: list[Candidate]) -> str 
 
 def _alone(problem: Problem) -> bool:
     """Whether queries name one attribute, and strategies were chosen for the total of it."""
-    named = int((problem.design.roles.of_attribute >= 0).sum())
-    return named < 2 and isinstance(problem.goal, TotalVariance)
+    return problem.design.roles.attributes < 2 and isinstance(problem.goal, TotalVariance)

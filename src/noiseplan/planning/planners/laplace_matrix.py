@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray, distinct_rows
+from noiseplan.arrays import IntArray, all_whole, distinct_rows
 from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
@@ -63,7 +63,7 @@ def refuses(problem: Problem) -> str | None:
     """Rows of the workload that are no integers, where integers are measured."""
     if problem.planner != "workload" or problem.size > LAPLACE_CELLS:
         return None
-    if problem.drawn.takes(lambda: _whole(_rows(problem.design))):
+    if problem.drawn.takes(lambda: all_whole(_rows(problem.design))):
         return None
     what = (
         "whole numbers in them"
@@ -220,10 +220,6 @@ def _rows(design: Design) -> Array:
     even = np.ptp(weights) == 0
     roots = np.ones(len(weights)) if even else np.sqrt(weights)
     return np.vstack([q.dense() * root for q, root in zip(design.workload, roots, strict=True)])
-
-
-def _whole(rows: Array) -> bool:
-    return bool((rows == np.rint(rows)).all())
 
 
 def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = False) -> Candidate:

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, all_whole
 from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.errors import QueryError, setting
 from noiseplan.matrices import IdentityMatrix
@@ -84,7 +84,7 @@ def _whole(workload: Workload) -> bool:
     """Whether all rows are of integers, so that discrete noise can be added to them."""
     factors = (workload.matrix(a, f) for a, f in workload.pairs())
     values = [f.dense() for f in factors if not isinstance(f, IdentityMatrix)]
-    return all(bool((v == np.rint(v)).all()) for v in (*values, *workload.columns.matrices))
+    return all(map(all_whole, (*values, *workload.columns.matrices)))
 
 
 def solve(problem: Problem) -> Candidate:

@@ -92,7 +92,7 @@ def _may_mislead(problem: Problem, chosen: Mix) -> bool:
     They are for the total of one attribute at a time, where every value of the others is measured;
     and for continuous noise: discrete noise of less than one count is less on single values.
     """
-    one_attribute = int((problem.design.roles.of_attribute >= 0).sum()) == 1
+    one_attribute = problem.design.roles.attributes == 1
     if not (one_attribute and isinstance(problem.goal, TotalVariance)):
         return True
     ((role, (_, matrix)),) = chosen.items()

@@ -59,6 +59,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    gc.set_threshold(20_000, 20)  # what tests leave is little: looked for thirty times as rarely
     # What is left in the end is taken down as ever, but after pytest has looked for garbage five
     # times: in what tests left, not in what was there before them.
     atexit.register(gc.unfreeze)

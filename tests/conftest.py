@@ -33,8 +33,8 @@ settings.load_profile("repeatable")
 TESTS = Path(__file__).parent
 SLOW = {TESTS / name for name in (TESTS / "slow_files.txt").read_text(encoding="utf-8").split()}
 
-# Files of few tests that take tens of seconds each.
-LONGEST = {"test_site.py", "test_readme.py", "test_package.py"}
+# Files of few tests that take ten seconds and more each.
+LONGEST = {"test_site.py", "test_readme.py", "test_package.py", "test_valid_microdata.py"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -104,7 +104,7 @@ def test_pages_are_found() -> None:
     assert len(EXAMPLES) == 5
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_example_runs(example: Path, tmp_path: Path) -> None:
     # One thread: on small matrices BLAS threads cost more than they bring.

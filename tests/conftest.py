@@ -33,8 +33,8 @@ settings.load_profile("repeatable")
 TESTS = Path(__file__).parent
 SLOW = {TESTS / name for name in (TESTS / "slow_files.txt").read_text(encoding="utf-8").split()}
 
-# Files of few tests that take tens of seconds each.
-LONGEST = {"test_site.py", "test_readme.py", "test_package.py"}
+# Files of few tests that take ten seconds and more each.
+LONGEST = {"test_site.py", "test_readme.py", "test_package.py", "test_valid_microdata.py"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,6 +59,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    gc.set_threshold(20_000, 20)  # what tests leave is little: looked for thirty times as rarely
     # What is left in the end is taken down as ever, but after pytest has looked for garbage five
     # times: in what tests left, not in what was there before them.
     atexit.register(gc.unfreeze)

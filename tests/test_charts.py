@@ -87,6 +87,7 @@ class TestErrorBars:
         assert case in texts(path)
         assert "90 % intervals, noise only" in texts(path)
 
+    @pytest.mark.few(4)
     @pytest.mark.parametrize("case", TABLES)
     def test_specification_is_valid(self, case: str) -> None:
         columns, colour = TABLES[case]

@@ -7,10 +7,12 @@ does not run. Nothing is fetched from outside, neither by the build nor by the p
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from pygments.lexers import TextLexer
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 import noiseplan
 
@@ -73,6 +75,8 @@ html_theme_options = {"navigation_with_keys": True}
 
 def setup(app: Sphinx) -> None:
     """Navigation, which pages know nothing of; docstrings and names as this house writes them."""
+    # The same few thousand words are on all pages.
+    SearchEnglish.stem = cache(SearchEnglish.stem)  # type: ignore[method-assign]
     app.add_lexer("csv", TextLexer)
     app.connect("source-read", contents.add)
     app.connect("autodoc-process-docstring", references.whole_first_line, priority=400)

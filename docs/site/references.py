@@ -7,6 +7,8 @@ as they are; a role that somebody wrote must lead somewhere, or the build fails.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import cache
 from typing import Any
 
 import reference
@@ -27,15 +29,23 @@ def resolve(
     """A link to what a type is documented as; the bare name where an annotation has no page."""
     if wanted.get("refdomain") != "py" or not _annotates(wanted):
         return None
-    ending = "." + wanted["reftarget"].rpartition(".")[2]
     python: Any = env.domains.python_domain
-    types = {"class", "exception", "data"}
-    entries = [(n, e) for n, e in python.objects.items() if e.objtype in types and not e.aliased]
-    found = [name for name, _ in entries if name.endswith(ending)]
+    found = _documented(python)[wanted["reftarget"].rpartition(".")[2]]
     if len(found) != 1:
         return shown
     here = wanted["refdoc"]
     return python.resolve_xref(env, here, app.builder, "obj", found[0], wanted, shown)
+
+
+@cache
+def _documented(python: Any) -> defaultdict[str, list[str]]:
+    """What types are documented as, by their own names; all pages are read when one is asked."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name, entry in python.objects.items():
+        room, _, own = name.rpartition(".")
+        if room and entry.objtype in {"class", "exception", "data"} and not entry.aliased:
+            found[own].append(name)
+    return found
 
 
 def _annotates(wanted: nodes.Node) -> bool:

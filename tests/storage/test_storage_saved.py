@@ -154,7 +154,7 @@ def test_valid_tables_of_a_saved_release(folder: str, how: dict[str, Any], tmp_p
     plain = {" × ".join(names) or "total" for names in kept}
     left = [query.name for query in release.plan.workload if query.name not in plain]
     assert sorted(now.pop("left_out")) == sorted(left)  # said since pages show valid tables
-    assert not differences(now, told, 1e-9)
+    assert not differences(now, told, 1e-9, least=1.0)  # a part of a count is rounding
     with pytest.raises(StorageError, match="these are valid tables, which are files to publish"):
         nz.load(saved)
 

@@ -39,6 +39,8 @@ MOST_ASKED = 200_000_000
 LARGE = 10_000_000
 TOLERANCE = 5e-5
 FINEST = 1e-10
+# Moves that differ by less are the same: the first of them is named.
+ROUNDING = 1e-9
 STEPS, MOST_STEPS = 800, 3000
 
 
@@ -339,7 +341,7 @@ def _changes(
         if source.determined(one):  # what is filled in has no estimate that could be negative
             negative += int((estimate < 0).sum())
         moves += float(move.sum())
-        if (top := float(move.max(initial=0.0))) > largest:
+        if (top := float(move.max(initial=0.0))) > largest * (1 + ROUNDING):
             largest, where = top, one
     return Changes(
         tables=len(found),
@@ -367,9 +369,11 @@ def _largest_sum(
     for one in margins:
         near = np.maximum(source.estimate(one), 0.0)
         move = float(deviations(found[one], near, source.variance(one)).max(initial=0.0))
-        largest, where = max((largest, where), (move, source.title(one)))
+        if move > largest * (1 + ROUNDING):
+            largest, where = move, source.title(one)
     for rows in sums:
         table = np.asarray(found[rows.table], dtype=np.float64)
         move = float(deviations(rows.of(table), rows.possible, rows.variance).max(initial=0.0))
-        largest, where = max((largest, where), (move, rows.title))
+        if move > largest * (1 + ROUNDING):
+            largest, where = move, rows.title
     return largest, where

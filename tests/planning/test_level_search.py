@@ -15,7 +15,7 @@ from noiseplan.domain.tree import Tree
 from noiseplan.mechanisms.level_siblings import Siblings
 from noiseplan.noise import Noise
 from noiseplan.optimize import tree_bound
-from noiseplan.optimize.level_bound import norm_of_levels
+from noiseplan.optimize.level_bound import Together, norm_of_levels
 from noiseplan.optimize.level_precisions import best_precisions
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.tree_bound import TreeNorm
@@ -282,6 +282,28 @@ def test_precisions_are_those_of_a_convex_program(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
+def test_every_path_pays_for_itself(seed: int) -> None:
+    """Against the convex program with a limit for each path and cell."""
+    grams = grams_of(3, 2, seed)
+    paths = np.random.default_rng(seed).uniform(0.1, 2.0, (4, 2))
+    found = best_precisions(grams, paths, 1e-7)
+    precisions = [cp.Variable((3, 3), PSD=True) for _ in grams]
+    goal = 0
+    for gram, precision in zip(grams, precisions, strict=True):
+        values, vectors = np.linalg.eigh(gram)
+        for value, vector in zip(values, vectors.T, strict=True):
+            if value > 1e-9:
+                goal += cp.matrix_frac(np.sqrt(value) * vector, precision)
+    costs = [sum(a * cp.diag(y) for a, y in zip(p, precisions, strict=True)) for p in paths]
+    best = float(cp.Problem(cp.Minimize(goal), [cost <= 1 for cost in costs]).solve("CLARABEL"))
+    assert found.value == pytest.approx(best, rel=1e-5)
+    assert best * (1 - 1e-5) <= found.bound <= best * (1 + 1e-7)
+    squares = np.array([(rows**2).sum(axis=0) for rows in found.rows])
+    assert (paths @ squares).max() <= 1 + 1e-9
+    assert found.weights.shape == (4, 3)
+
+
+@pytest.mark.parametrize("seed", seeds(4))
 def test_precisions_of_one_level_are_the_optimum(seed: int) -> None:
     (gram,) = grams_of(5, 1, seed)
     found, best = best_precisions([gram], np.ones(1), 1e-8), dense_optimum(gram, 1e-9)
@@ -354,3 +376,46 @@ def test_norms_of_levels_that_commute_are_those_of_matrices(seed: int, name: str
     found = norm_of_levels(TreeNorm(alike, leaves), asked, weights)
     truth = nuclear(tree, alike, asked, leaves, weights)
     assert truth * 0.99 <= found <= truth * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("seed", seeds(4))
+def test_norms_together_are_those_of_matrices(seed: int, name: str) -> None:
+    """Nothing is cut off, for weights of leaves × cells that are no product; two pieces."""
+    tree, cells, rng = tree_of(name), 3, np.random.default_rng(seed)
+    alike = Alike.of(tree)
+    weights = rng.dirichlet(np.ones(len(alike.copies[-1]) * cells)).reshape(-1, cells)
+    pieces = [asked_at(alike, cells, seed + 10 * p, commuting=False) for p in range(2)]
+    together = Together(alike, pieces, np.array([1.0, 2.5]))
+    diagonal = together.diagonal(weights)
+    each = (weights / alike.copies[-1][:, None])[alike.kind[-1]]
+    expected = np.zeros_like(each)
+    for often, asked in zip(together.often, pieces, strict=True):
+        gram = np.zeros((each.size,) * 2)
+        for level, (different, kind) in enumerate(asked):
+            at = tree.node_of_value(level)[np.unique(tree.of_value, return_index=True)[1]]
+            for node in range(tree.sizes[level]):
+                mine = (at == node).astype(float)
+                own = different[kind[alike.kind[level][node]]]
+                gram += np.kron(np.outer(mine, mine), own)
+        half = np.sqrt(each.ravel())
+        values, vectors = np.linalg.eigh(gram * half * half[:, None])
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        expected += often * np.diagonal(root).reshape(each.shape)
+    for kind in range(len(alike.copies[-1])):
+        mine = alike.kind[-1] == kind
+        # A root of what should be zero is larger than the rounding in it.
+        np.testing.assert_allclose(diagonal[kind], expected[mine].sum(axis=0), rtol=1e-6)
+    best = together.best_norm(weights)
+    assert best >= diagonal.sum() * (1 - 1e-8)
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_the_best_norm_of_a_root_alone_is_the_optimum(seed: int) -> None:
+    """One leaf: the bound of one Gram matrix, which `dense_optimum` reaches."""
+    (gram,) = grams_of(5, 1, seed)
+    alike = Alike.of(Tree.of([np.zeros(1, dtype=np.int64)]))
+    together = Together(alike, [[([gram], np.zeros(1, dtype=np.int64))]], np.ones(1))
+    best, known = together.best_norm(np.full((1, 5), 0.2)), dense_optimum(gram, 1e-9)
+    assert best**2 == pytest.approx(known.value, rel=2e-3)
+    assert best**2 <= known.value * (1 + 1e-9)

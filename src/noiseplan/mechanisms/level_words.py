@@ -15,7 +15,7 @@ from noiseplan.texts import counted
 def called(schema: Schema, place: int, tree: Tree, level: int) -> str:
     """How what is asked at a level of the tree is told: "by county"; "over all of 'geo'"."""
     name = schema.names[place]
-    declared = _declared(schema, place, tree.sizes[level])
+    declared = _declared(schema, place, tree, level)
     if declared is not None:
         return f"by {schema.level_name(name, declared)}"
     if level == 0:
@@ -23,18 +23,23 @@ def called(schema: Schema, place: int, tree: Tree, level: int) -> str:
     return f"by {name}" if tree.sizes[level] == schema.shape[place] else f"by groups of {name!r}"
 
 
-def _declared(schema: Schema, place: int, groups: int) -> str | None:
-    """The declared level of so many groups: levels lie in each other, so there is one at most."""
+def _declared(schema: Schema, place: int, tree: Tree, level: int) -> str | None:
+    """The declared level that groups the values as a level of the tree does."""
     kind = schema.attributes[place]
     if not isinstance(kind, Hierarchical):
         return None
-    return next((each for each in kind.levels if len(kind.level_labels(each)) == groups), None)
+    size = tree.sizes[level]
+    for each in kind.levels:
+        found = tree.level_of(kind.group_of(each)) if len(kind.level_labels(each)) == size else None
+        if found is not None and found[0] == level:
+            return each
+    return None
 
 
 def levels_in_words(schema: Schema, place: int, tree: Tree) -> str:
     """How many levels are measured; all places together are no level, unless declared as one."""
     name, hierarchical = schema.names[place], isinstance(schema.attributes[place], Hierarchical)
-    if hierarchical and _declared(schema, place, 1) is None:
+    if hierarchical and _declared(schema, place, tree, 0) is None:
         return f"{counted(tree.depth, 'level')} of {name} and in total"
     return f"{counted(tree.depth + 1, 'level')} of {name}"
 

@@ -213,14 +213,15 @@ class Weighting:
 
     # ------------------------------------------------------------------ bounds
 
-    def bound(self, x: Array) -> float:
-        """What no mechanism has less of: exact where all nodes of a level are alike."""
+    def bound(self, x: Array, together: bool = True) -> float:
+        """What no mechanism has less of: exact where all nodes of a level are alike, or where kinds
+        of leaves are few and looked at together, which takes longer."""
         alike, asked = self.problem.whole.alike, self.problem
         if self._even:
             return self._even_bound()
-        together = self._bound_together(x)
-        if together is not None:
-            return together
+        exact = self._bound_together(x) if together else None
+        if exact is not None:
+            return exact
         search = ComponentSearch(alike, np.ones(len(alike.copies)))
         components = search.at(x)
         rows, _ = self._levelled(components, FINE)

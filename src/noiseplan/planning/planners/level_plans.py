@@ -330,7 +330,8 @@ class LevelPlan(AlongPlan):
 
     @cached_property
     def _own_bound(self) -> float:
-        return self.even(self.whole.weights).bound(self.design.x)
+        """For the weights that were asked, kinds of leaves together where that is the objective."""
+        return self.even(self.whole.weights).bound(self.design.x, together=self._power == 1)
 
     def objective_bound(self, cost: float) -> float:
         goal, weights = self.problem.goal, self.whole.weights
@@ -345,9 +346,12 @@ class LevelPlan(AlongPlan):
         largest = max(float(v.max()) for v in single)
         powers = POWERS if self._power == np.inf else (self._power,)
         tried = [[(v / largest) ** (p - 1) for v in single] for p in powers]
-        return max(self._dual(each, cost) for each in (*tried, tilt) if each is not None)
+        tried += [] if tilt is None else [tilt]
+        found = [self._dual(each, cost) for each in tried]
+        most = int(np.argmax(found))
+        return max(found[most], self._dual(tried[most], cost, together=True))
 
-    def _dual(self, weights: list[Array], cost: float) -> float:
+    def _dual(self, weights: list[Array], cost: float, together: bool = False) -> float:
         """‖v‖_p ≥ Σ y v/‖y‖_q for any y, here a product of weights of rows and of nodes."""
         dual = 1.0 if self._power == np.inf else self._power / (self._power - 1)
         weighted = self.nodes(self.whole.weights)
@@ -359,7 +363,7 @@ class LevelPlan(AlongPlan):
             of_rows = _of_rows(weight, base) * len(weight)
             of_nodes = weight.mean(axis=0)
             total += alike * float((of_rows**dual).sum() * (of_nodes**dual @ one))
-        bound = self.tilted(weights).bound(self.design.x)
+        bound = self.tilted(weights).bound(self.design.x, together)
         return float(bound / total ** (1 / dual) / cost)
 
 

@@ -69,6 +69,11 @@ class Series:
         """How many values."""
         return len(self.coefficients)
 
+    @property
+    def alone(self) -> bool:
+        """Whether every value is measured by itself, times a whole number."""
+        return not self.coefficients[1:].any()
+
     @cached_property
     def piece(self) -> IntArray:
         """The piece of each value."""

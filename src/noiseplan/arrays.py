@@ -20,6 +20,30 @@ Arrays = dict[str, NDArray[Any]]
 _LARGEST_KEY = 2**62
 
 
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers where nobody can change them: a copy, unless they are read-only as they are.
+
+    What is read-only through a view alone can be changed by whoever has the array behind it.
+
+    Examples
+    --------
+    >>> mine = np.array([1, 2])
+    >>> kept = frozen(mine)
+    >>> mine[0] = 7
+    >>> kept.tolist(), kept.flags.writeable, frozen(kept) is kept
+    ([1, 2], False, True)
+    """
+    behind = array
+    while isinstance(behind.base, np.ndarray):
+        behind = behind.base
+    if array.flags.writeable or behind.flags.writeable:
+        once = array[tuple(slice(None) if step else slice(1) for step in array.strides)]
+        copied = np.array(once)  # what is broadcast is kept once
+        copied.setflags(write=False)
+        array = copied if copied.shape == array.shape else np.broadcast_to(copied, array.shape)
+    return array
+
+
 def widened(rows: IntArray, width: int, filler: int = -1) -> IntArray:
     """Rows made so wide, filled up at their end."""
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=filler)

@@ -86,7 +86,8 @@ def _narrow(name: str, size: int, codes: NDArray[Any]) -> NDArray[np.unsignedint
             f"has the codes 0 to {size - 1}; {advice}",
         )
     if codes.dtype == code_dtype(size):  # counted more than once: the same each time
-        return frozen(codes)
+        kept: NDArray[np.unsignedinteger] = frozen(codes)
+        return kept
     narrow: NDArray[np.unsignedinteger] = codes.astype(code_dtype(size))
     narrow.setflags(write=False)
     return narrow

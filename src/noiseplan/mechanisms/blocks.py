@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, row_keys, unique_rows
+from noiseplan.arrays import IntArray, immutable, row_keys, unique_rows
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
@@ -42,6 +42,7 @@ BATCH_CELLS = 1 << 17
 LISTED_SETS = 1 << 12
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Block:
     """Subsets whose attributes have the same bases in the same order.
@@ -98,6 +99,7 @@ class Block:
         return all(a is b or a.same_rows(b) for a, b in zip(self.axes, other.axes, strict=True))
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class SetIndex:
     """Sets of one width in lexicographic order, and where they are found."""
@@ -127,6 +129,7 @@ class SetIndex:
         return np.where(known & (self.keys[place] == wanted), place, -1)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Places:
     """Where some sets are measured: the block of each, and its place there; −1 nowhere."""
@@ -151,6 +154,7 @@ class Places:
         return result
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """All measured subsets; `basis_of[i]` is the place of attribute i's basis in `bases`, or −1."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import Matrix, TotalMatrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -44,6 +44,7 @@ def asked_of(mechanism: LongMechanism, query: Query) -> Asked:
     return AskedTable(mechanism, query)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Asked(ABC):
     """A query against what is measured."""
@@ -124,6 +125,7 @@ class Asked(ABC):
         return [None if each is None else block.seen(each) for each in rows]
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class AskedTable(Asked):
     """A product of factors."""
@@ -318,6 +320,7 @@ class AskedTable(Asked):
         return np.moveaxis(grid[kept], -1, self._axis).ravel()
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class AskedMatrix(Asked):
     """One dense matrix over a few attributes."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -57,6 +57,7 @@ class AlongAttribute(Mechanism):
         return record if neighbours == "add-remove" else 4 * record
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class LongMechanism(AlongAttribute):
     """The long attribute by its place, bases of the others, and what is measured."""

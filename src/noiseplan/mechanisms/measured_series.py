@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.domain.convolutions import Toeplitz, whole_levels, whole_products
 from noiseplan.domain.series import Series
 from noiseplan.errors import StorageError
@@ -57,6 +57,7 @@ from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class SeriesMechanism(LongMechanism):
     """Blocks along ordered values, each with a series of its own."""

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cholesky, lapack, solve_triangular
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.matrices import (
     DenseMatrix,
@@ -48,6 +48,7 @@ ALIKE: Final = 1e4
 ROUNDING: Final = 1e-20
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class RowSpace:
     """The row space of some queries, whose rows may have noise of these variances."""
@@ -165,6 +166,7 @@ def _solved(lower: Array, right: Array, turned: bool = False) -> Array:
     return np.asarray(solve_triangular(lower, right, lower=True, trans="T" if turned else "N"))
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class OwnEstimates:
     """The best unbiased estimates of all rows, each measured with noise of its own variance d.
@@ -279,6 +281,7 @@ class OwnEstimates:
         return True
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class MixedEstimates:
     """The same where sums C of rows are measured: least squares of ξ = Oᵀx from CLξ."""

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError, setting
@@ -68,6 +68,7 @@ FAINT: Final = 1e-12
 ROWS: Final = "rows_"
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class WorkloadRowsMechanism(Mechanism):
     """C·W with independent noise, of one size or of one for each number; `mix` is C, or none.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, wraps
 from itertools import chain, combinations
 from math import comb
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+_Made = TypeVar("_Made")
 IntArray = NDArray[np.int64]
 # What things are saved as: a JSON object, and arrays by name.
 Json = dict[str, Any]
@@ -41,6 +43,79 @@ def subsets(items: Sequence[T]) -> Iterator[tuple[T, ...]]:
     [(), ('a',), ('b',), ('a', 'b')]
     """
     return chain.from_iterable(combinations(items, size) for size in range(len(items) + 1))
+
+
+def frozen(value: Any, others: bool = True) -> Any:
+    """An array that nobody can change, also each of those in tuples and lists; else the value.
+
+    It is a copy, unless it is read-only as it is, or no `others` have it. What is read-only through
+    a view alone can be changed by whoever has the array behind it.
+
+    Examples
+    --------
+    >>> mine = np.array([1, 2])
+    >>> kept = frozen(mine)
+    >>> mine[0] = 7
+    >>> kept.tolist(), kept.flags.writeable, frozen(kept) is kept
+    ([1, 2], False, True)
+    """
+    if type(value) in (tuple, list):
+        found = [frozen(each, others) for each in value]
+        same = all(a is b for a, b in zip(found, value, strict=True))
+        return value if same else type(value)(found)
+    if not isinstance(value, np.ndarray):
+        if not others and hasattr(value, "indptr"):  # sparse
+            value.data.setflags(write=False)
+        return value
+    behind = value
+    while isinstance(behind.base, np.ndarray):
+        behind = behind.base
+    if others and (value.flags.writeable or behind.flags.writeable):
+        once = value[tuple(slice(None) if step else slice(1) for step in value.strides)]
+        copied = np.array(once)  # what is broadcast is kept once
+        copied.setflags(write=False)
+        return copied if copied.shape == value.shape else np.broadcast_to(copied, value.shape)
+    value.setflags(write=False)
+    return value
+
+
+def immutable(made: type[_Made]) -> type[_Made]:
+    """A frozen dataclass whose arrays cannot be changed in place either.
+
+    What it is given is kept by `frozen`; what it works out later by `cached_property` is its own,
+    and is made read-only as it is.
+    """
+    begin = made.__init__
+
+    @wraps(begin)
+    def __init__(self: Any, *values: Any, **named: Any) -> None:
+        begin(self, *values, **named)
+        for name, value in vars(self).items():
+            if (found := frozen(value)) is not value:
+                object.__setattr__(self, name, found)
+
+    made.__init__ = __init__  # type: ignore[method-assign]
+    made.__setstate__ = _restored  # type: ignore[attr-defined]
+    for each in (value for kind in made.__mro__ for value in vars(kind).values()):
+        if isinstance(each, cached_property) and not hasattr(each.func, "__wrapped__"):
+            each.func = _read_only(each.func)
+    return made
+
+
+def _restored(self: Any, state: dict[str, Any]) -> None:
+    """After copying or pickling, which lose that arrays are read-only."""
+    for name, value in state.items():
+        object.__setattr__(self, name, frozen(value, False))
+
+
+def _read_only(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, with arrays that are read-only."""
+
+    @wraps(work)
+    def found(self: Any) -> Any:
+        return frozen(work(self), False)
+
+    return found
 
 
 def widened(rows: IntArray, width: int, filler: int = -1) -> IntArray:

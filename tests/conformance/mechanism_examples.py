@@ -96,6 +96,15 @@ SUMS = nz.Workload(
         nz.Query(PLACE, ["sex", "region"], weight=9.0),
     ]
 )
+# Sums in order that hardly count: the later coefficients of their series are rounded to zero, and
+# the first is far from one.
+SINGLE = nz.Workload(
+    [
+        nz.Query(PLACE, {"age": nz.Prefix()}, weight=1e-4),
+        nz.Query(PLACE, ["age", "sex"]),
+        nz.Query(PLACE, {"age": nz.Prefix(), "region": nz.Identity()}, weight=1e-4),
+    ]
+)
 ROWS = nz.Strategy(np.vstack([np.eye(6), np.tri(6)[[2, 4]]]))
 ZCDP, SHARP, PURE = nz.zCDP(0.2), nz.zCDP(20.0), nz.PureDP(0.8)
 G, D, L = "gaussian", "discrete", "laplace"
@@ -296,8 +305,10 @@ EXAMPLES: dict[str, Factory] = {
     "levels for targets": levels(targets=30.0, noise=G),
     "series, discrete": series(budget=ZCDP, noise=D),
     "series, float": series(budget=ZCDP, noise=G),
-    "series, little noise": series(budget=SHARP, noise=D),
+    "series, little noise": series(budget=SHARP, noise=D, planner="residual"),
     "series for targets": series(targets=30.0, noise=G),
+    "series of single values, discrete": series(SINGLE, budget=ZCDP, noise=D),
+    "series of single values, float": series(SINGLE, budget=ZCDP, noise=G),
     "series of ranges": series(RANGES, budget=ZCDP, noise=D),
     "own rows, discrete": own_rows(MIXED, budget=ZCDP, noise=D),
     "own rows, float": own_rows(MIXED, budget=ZCDP, noise=G),

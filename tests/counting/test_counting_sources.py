@@ -417,3 +417,28 @@ class TestTypesOfFrames:
         naive = Categorical([datetime(2020, 6, 1, 12)], other="other")
         assert count_everything(frame, Schema({"x": aware})) == [[2, 1]]
         assert count_everything(frame, Schema({"x": naive})) == [[0, 3]]
+
+
+def test_records_are_no_longer_the_callers() -> None:
+    """They are counted more than once, and what is counted later must be the same records."""
+    schema = Schema.from_sizes({"a": 3, "b": 300})
+    mine = [np.zeros(5, np.uint8), np.zeros(5, np.uint16)]
+    behind = np.zeros(5, np.uint8)
+    shown = behind[:]
+    shown.setflags(write=False)  # but for whoever has the array behind it
+    for columns in (mine, [shown, mine[1]], [column.astype(np.int64) for column in mine]):
+        records = Records(schema, columns)
+        before = records.marginals([[0]]).tolist()
+        for column in (*columns, behind):
+            if column.flags.writeable:
+                column += 1
+        assert records.marginals([[0]]).tolist() == before == [[5, 0, 0]]
+        assert not any(column.flags.writeable for column in records.columns)
+        for column in (*mine, behind):
+            column[:] = 0
+
+
+def test_read_only_records_are_not_copied() -> None:
+    column = np.zeros(5, np.uint8)
+    column.setflags(write=False)
+    assert Records(Schema.from_sizes({"a": 3}), [column]).columns[0] is column

@@ -141,6 +141,40 @@ def test_the_cost_is_that_of_the_dearest_record(kind: str) -> None:
     np.testing.assert_allclose(mechanism.cost_matrix(), unit.T @ unit, atol=1e-9)
 
 
+SHAPES_OF_SERIES = {
+    "as above": ([5, 2, 1, 0, 0, 0], [1, 2]),
+    "single values": ([1, 0, 0, 0, 0, 0], [1, 1]),
+    "single values of levels": ([1, 0, 0, 0, 0, 0], [3, 7]),
+    "single values, many times": ([1024, 0, 0, 0, 0, 0], [1, 1]),
+    "single values, many times, of levels": ([1024, 0, 0, 0, 0, 0], [3, 7]),
+    "with the last one": ([1, 0, 0, 0, 0, 1], [1, 1]),
+    "with what is taken off": ([7, -2, 0, 0, 0, 0], [1, 5]),
+}
+
+
+@pytest.mark.parametrize("people", [1, 10**11, 10**11 * 3 + 1])
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("name", SHAPES_OF_SERIES)
+def test_what_a_series_measures_are_its_rows(name: str, exact: bool, people: int) -> None:
+    """Whatever its coefficients, in 64 bits and beyond: no factor is left out on the way."""
+    first, levels = SHAPES_OF_SERIES[name]
+    own = Series(np.array(first), np.array([0, 4]), np.array(levels))
+    noise = Noise("gaussian", 1.0, exact)
+    block = SeriesBlock((2,), np.arange(VALUES + 1), own, noise)
+    bases = (Basis.integer(2), BASES[1])
+    mechanism = SeriesMechanism(SCHEMA, PLACE, bases, BASIS_OF, (block,), exact)
+    counts = np.random.default_rng(1).integers(1, 9, (VALUES, 3)) * people
+    (found,) = mechanism.measure(
+        lambda sets: counts[None], lambda shape, _: np.zeros(shape, np.int64 if exact else float)
+    ).values
+    others = np.asarray(BASES[1].measure @ np.eye(3)).astype(int).astype(object)
+    truth = others @ (own.rows().astype(int).astype(object) @ counts.astype(object)).T
+    if exact and np.abs(truth).max() < 2**62:
+        assert (found == truth).all()
+    largest = float(np.abs(truth).max())
+    np.testing.assert_allclose(found, truth.astype(float), rtol=1e-14, atol=1e-14 * largest)
+
+
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("sets", [((),), ((), (2,)), ((0,), (2,), (0, 2))])
 @pytest.mark.parametrize("kind", MADE)

@@ -490,3 +490,102 @@ def test_tables_whose_attributes_are_asked_together_are_completed() -> None:
     np.testing.assert_allclose(found, back @ values, atol=1e-9)
     variances = mechanism.completed_variance(nz.Query(S, ["a", "b"]))
     np.testing.assert_allclose(variances, 2.0 * (back**2).sum(axis=1), atol=1e-9)
+
+
+# ---------------------------------------------------------------------- noise of very unequal sizes
+
+
+def exact_covariance(rows: np.ndarray, variances: Sequence[float], asked: np.ndarray) -> np.ndarray:
+    """Q(WᵀD⁻¹W)⁻Qᵀ in fractions: no digit is lost, however far the variances are apart."""
+    # A basis of the rows by elimination: over these columns of W the others are F, F W_b = W.
+    reduced, pivots = row_reduced(rows.tolist())
+    basis = np.array([row for row in reduced if any(row)], dtype=object)
+    f, q = (np.array(w[:, pivots].tolist(), dtype=object) for w in (rows, asked))
+    assert (f @ basis == rows).all() and (q @ basis == asked).all()
+    precision = (f.T / np.array([Fraction(v) for v in variances], dtype=object)) @ f
+    size = len(precision)
+    beside = [
+        [*row, *map(Fraction, own)]
+        for row, own in zip(precision.tolist(), np.eye(size, dtype=int).tolist(), strict=True)
+    ]
+    inverse = np.array(row_reduced(beside)[0], dtype=object)[:, size:]
+    return np.asarray(q @ inverse @ q.T)
+
+
+def row_reduced(rows: list[list[int | Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
+    """By Gauss and Jordan, and the columns of the pivots."""
+    left, pivots = [[Fraction(x) for x in row] for row in rows], list[int]()
+    for column in range(len(left[0])):
+        at = len(pivots)
+        found = next((i for i in range(at, len(left)) if left[i][column]), None)
+        if found is None:
+            continue
+        left[at], left[found] = left[found], left[at]
+        left[at] = [x / left[at][column] for x in left[at]]
+        for i, row in enumerate(left):
+            if i != at and row[column]:
+                left[i] = [x - row[column] * y for x, y in zip(row, left[at], strict=True)]
+        pivots.append(column)
+        if len(pivots) == len(left):
+            break
+    return left, pivots
+
+
+UNEVEN = nz.Workload(
+    [
+        nz.Query(S, ["a"], name="a"),
+        nz.Query(S, {"a": nz.Identity(), "b": nz.Ranges()}, name="ab"),
+        nz.Query(S, {"a": nz.Prefix()}, name="p"),
+        nz.Query(S, {}, name="all"),
+        nz.Query(S, {"c": nz.Custom([[1, 2], [3, -1]])}, name="c"),
+    ]
+)
+SIZES = {
+    **{f"one by {w:g}": [1 / w, 1.0, 1 / w, 1.0, 1.0] for w in (1e-8, 1e-12, 1e-16, 1e-20)},
+    **{f"most by {w:g}": [1.0, 1 / w, 1.0, 1 / w, 1 / w] for w in (1e-8, 1e-12, 1e-16, 1e-20)},
+    "all": [1e40, 1.0, 1e10, 1e-5, 1e20],
+    "all the other way": [1.0, 1e20, 1e10, 1e30, 1e-8],
+    "hardly": [3.0, 4.0, 9.0, 2.0, 5.0],
+    "some thousand times": [1e4, 1.0, 9999.0, 1e3, 1e8],
+}
+
+
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("name", SIZES)
+def test_no_digits_are_lost_where_noise_differs(name: str, few: bool) -> None:
+    """Stated errors were zero where they are 2: against least squares in fractions."""
+    every = zip(UNEVEN, SIZES[name], strict=True)
+    queries, sizes = zip(*(e for e in every if not few or e[0].name in ("ab", "all")), strict=True)
+    workload, rows = nz.Workload(queries), np.concatenate([q.dense() for q in queries])
+    variances = np.repeat(sizes, [q.rows for q in queries])
+    mechanism = WorkloadRowsMechanism(S, workload, None, Noise("gaussian", variances))
+    asked = [*queries, nz.Query(S, {"a": nz.Ranges()}), nz.Query(S, {"a": nz.Levels(2)})]
+    every_row = np.concatenate([query.dense() for query in asked])
+    truth = exact_covariance(rows.astype(int), variances.tolist(), every_row.astype(int))
+    found = np.concatenate([mechanism.variance(query) for query in asked])
+    np.testing.assert_allclose(found, np.diagonal(truth).astype(float), rtol=1e-9)
+    scale = np.sqrt(np.diagonal(truth).astype(float))
+    together = np.block([[mechanism.covariance(q, r) for r in asked] for q in asked])
+    apart = together / scale / scale[:, None] - truth.astype(float) / scale / scale[:, None]
+    assert np.abs(apart).max() < 1e-9
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_noise_of_any_sizes_row_by_row(seed: int) -> None:
+    """Sizes of single rows, over forty powers of ten; and answers are as good as they say."""
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([q.dense() for q in UNEVEN])
+    variances = 10.0 ** rng.integers(-8, 32, len(rows))
+    mechanism = WorkloadRowsMechanism(S, UNEVEN, None, Noise("gaussian", variances))
+    truth = exact_covariance(rows.astype(int), variances.tolist(), rows.astype(int))
+    own = np.diagonal(truth).astype(float)
+    found = np.concatenate([mechanism.variance(query) for query in UNEVEN])
+    np.testing.assert_allclose(found, own, rtol=1e-8)
+    # Unit noise on every row moves answers by its column of Cov(ŷ, y)/d = Cov(ŷ)/d.
+    for row in rng.choice(len(rows), 6, replace=False):
+        noise = np.zeros(len(rows))
+        noise[row] = np.sqrt(variances[row])
+        answers = mechanism.answering(Measurements((noise,)))
+        moved = np.concatenate([answers(query) for query in UNEVEN])
+        expected = (truth[:, row] / Fraction(float(variances[row]))).astype(float) * noise[row]
+        np.testing.assert_allclose(moved / np.sqrt(own), expected / np.sqrt(own), atol=1e-7)

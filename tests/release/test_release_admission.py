@@ -452,3 +452,63 @@ def test_a_dataset_without_budget_answers_nothing(tmp_path: Path) -> None:
                 )
     assert len(ledger.history()) == rows
     ledger.spend("d", nz.Guarantee(0.0, "zcdp", "replace"))  # by hand, without any record
+
+
+# ---------------------------------------------------------------------- sources of others
+
+
+class Lenient(np.ndarray):
+    """Numbers that say they are like all others."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        return np.ones(self.shape, dtype=bool)
+
+
+NO_COUNTS: dict[str, Any] = {
+    "halves": lambda counts: counts + 0.5,
+    "halves that say they are whole": lambda counts: (counts + 0.5).view(Lenient),
+    "objects": lambda counts: counts.astype(object),
+    "complex numbers": lambda counts: counts.astype(complex),
+    "texts": lambda counts: counts.astype(str),
+    "not a number": lambda counts: np.where(counts > 0, np.nan, 0.0),
+    "without end": lambda counts: np.full(counts.shape, np.inf),
+    "one table for all sets": lambda counts: counts[0],
+    "tables laid flat": lambda counts: counts.reshape(-1),
+}
+
+
+class Own:
+    """A source of somebody's own, whose counts by the second attribute are not counts."""
+
+    schema, origin = SCHEMA, ""
+
+    def __init__(self, spoilt: Any) -> None:
+        self.spoilt = spoilt
+
+    def marginals(self, sets: Any) -> Any:
+        found = CountTensor(SCHEMA, np.full(SCHEMA.shape, 3)).marginals(sets)
+        return self.spoilt(found) if 1 in np.asarray(sets) else found
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", NO_COUNTS)
+def test_what_is_no_count_of_records_is_refused_before_the_charge(
+    ledger: nz.Ledger, way: str, kind: str
+) -> None:
+    """Wherever in the tables it is, and put down like any other refusal."""
+    with pytest.raises(DataRefused) as told:
+        WAYS[way](Own(NO_COUNTS[kind]), ledger=ledger, dataset="people", purpose="x")
+    assert told.value.kind == "counts or codes that are none"
+    assert ledger.balance("people").spent.rho == 0 and not ledger.entries("people")
+    (kept,) = ledger.refusals("people")
+    assert kept.kind == "refused"
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int32, np.float32, float])
+def test_whole_numbers_of_any_kind_are_counted(ledger: nz.Ledger, kind: Any) -> None:
+    source = Own(lambda counts: np.minimum(counts, 1).astype(kind))
+    released = plan(1.0).release(source, ledger=ledger, dataset="people", purpose="x")
+    assert np.isfinite(released.answer(WORKLOAD[1]).estimate).all()
+    assert len(ledger.entries("people")) == 1

@@ -98,22 +98,21 @@ class Encoded:
         """Encode an array of values."""
         return Encoded(attribute.encode(values), lambda places: values[places].tolist())
 
-    def narrow(
-        self, name: str, attribute: Attribute, refusals: Refusals
-    ) -> NDArray[np.unsignedinteger]:
-        """Return the codes in their smallest type, and note values that have none."""
-        unknown = self.codes < 0
-        if unknown.any():
-            examples = self.values_at(np.flatnonzero(unknown)[:SEARCHED])
-            refusals.note(name, int(unknown.sum()), examples)
-        return self.codes.astype(code_dtype(attribute.size))
-
 
 def encode_block(
     schema: Schema, columns: Mapping[str, Encoded], refusals: Refusals
 ) -> list[NDArray[np.unsignedinteger]]:
-    """Return the codes of every attribute, and note values that have none."""
-    block = [columns[name].narrow(name, schema[name], refusals) for name in schema.names]
+    """Return the codes of every attribute, smallest type, and note values that have none."""
+    block = []
+    for name in schema.names:
+        column = columns[name]
+        unknown = column.codes < 0
+        if unknown.any():
+            examples = column.values_at(np.flatnonzero(unknown)[:SEARCHED])
+            refusals.note(name, int(unknown.sum()), examples)
+        narrow = column.codes.astype(code_dtype(schema[name].size))
+        narrow.setflags(write=False)  # nobody else's, and not to be copied
+        block.append(narrow)
     refusals.rows += len(block[0])
     return block
 

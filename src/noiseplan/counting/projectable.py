@@ -118,18 +118,6 @@ def checked_sets(sets: ArrayLike, schema: Schema) -> tuple[NDArray[np.intp], tup
     if found.size and found.dtype.kind not in "iu":
         raise DataError(f"marginals: sets must be integers, got {found.dtype}; try .astype(int).")
     positions = found.astype(np.intp)
-    _check_positions(positions, schema)
-    shapes = np.array(schema.shape, dtype=np.intp)[positions]
-    if len(shapes) and (shapes != shapes[0]).any():
-        raise DataError(
-            f"marginals: the sets lead to tables of different shapes, {tuple(shapes[0].tolist())} "
-            f"and others; ask for one shape at a time."
-        )
-    shape = tuple(shapes[0].tolist()) if len(shapes) else (0,) * positions.shape[1]
-    return positions, shape
-
-
-def _check_positions(positions: NDArray[np.intp], schema: Schema) -> None:
     outside = (positions < 0) | (positions >= len(schema))
     if outside.any():
         raise DataError(
@@ -143,3 +131,11 @@ def _check_positions(positions: NDArray[np.intp], schema: Schema) -> None:
             f"marginals: the set {wrong} is not in ascending order without repetition; "
             f"try {sorted(set(wrong))}."
         )
+    shapes = np.array(schema.shape, dtype=np.intp)[positions]
+    if len(shapes) and (shapes != shapes[0]).any():
+        raise DataError(
+            f"marginals: the sets lead to tables of different shapes, {tuple(shapes[0].tolist())} "
+            f"and others; ask for one shape at a time."
+        )
+    shape = tuple(shapes[0].tolist()) if len(shapes) else (0,) * positions.shape[1]
+    return positions, shape

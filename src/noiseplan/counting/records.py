@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from noiseplan.arrays import frozen
 from noiseplan.counting.counter import Counter, code_dtype
 from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.projectable import Countable
@@ -32,8 +33,8 @@ class Records(Countable):
     schema
         The attributes.
     columns
-        The codes, an integer array per attribute, all of one length. Arrays that already have the
-        smallest type are not copied.
+        The codes, an integer array per attribute, all of one length. They are copied, unless they
+        are read-only and have the smallest type.
     origin
         The library of the frame the records came from.
 
@@ -84,7 +85,10 @@ def _narrow(name: str, size: int, codes: NDArray[Any]) -> NDArray[np.unsignedint
             f"column {name!r}: codes go from {codes.min()} to {codes.max()}, but the attribute "
             f"has the codes 0 to {size - 1}; {advice}",
         )
-    narrow: NDArray[np.unsignedinteger] = codes.astype(code_dtype(size), copy=False).view()
+    if codes.dtype == code_dtype(size):  # counted more than once: the same each time
+        kept: NDArray[np.unsignedinteger] = frozen(codes)
+        return kept
+    narrow: NDArray[np.unsignedinteger] = codes.astype(code_dtype(size))
     narrow.setflags(write=False)
     return narrow
 
@@ -151,11 +155,14 @@ class Stream(Countable):
 
 
 def gathered(schema: Schema, blocks: Iterable[Block]) -> list[NDArray[np.unsignedinteger]]:
-    """Return all records in one block."""
+    """Return all records in one block, which is nobody else's and is not changed any more."""
     parts: list[list[NDArray[np.unsignedinteger]]] = [
         [np.empty(0, dtype=code_dtype(size))] for size in schema.shape
     ]
     for block in blocks:
         for part, codes in zip(parts, block, strict=True):
             part.append(codes.astype(part[0].dtype, copy=False))
-    return [np.concatenate(part) for part in parts]
+    columns = [np.concatenate(part) for part in parts]
+    for column in columns:
+        column.setflags(write=False)
+    return columns

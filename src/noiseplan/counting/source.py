@@ -214,8 +214,7 @@ def _from_array(data: NDArray[Any], schema: Schema, people: PersonCap | None) ->
             f"for counts, {_as_records(schema)} for records.",
         )
     if data.ndim == 2 and data.shape[1] == len(schema) and data.dtype.kind in "iu":
-        # Copies: the caller may change the array later.
-        return Records(schema, [column.copy() for column in data.T])
+        return Records(schema, list(data.T))
     if data.shape in (schema.shape, (schema.size,)) and data.dtype.kind in "biuf":
         return CountTensor(schema, data.reshape(schema.shape))
     found = f"cannot count an array of {data.dtype}"

@@ -26,7 +26,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, first_of
+from noiseplan.arrays import IntArray, first_of, immutable
 from noiseplan.domain.gram import same_but_for_rounding
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
@@ -73,6 +73,7 @@ class Cells(ABC):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class MergedValues(Cells):
     """Attributes that queries name, each with the values that no query tells apart merged.
@@ -165,6 +166,7 @@ class MergedValues(Cells):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class Classes(Cells):
     """Classes of cells that no query tells apart, as one attribute.
@@ -233,6 +235,7 @@ class Classes(Cells):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class SpareValues(Cells):
     """One more value, the last, of the attributes at `positions`, ascending; no record has it."""

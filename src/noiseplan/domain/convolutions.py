@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.noise.wide_integers import BITS, WideIntegers
@@ -34,6 +34,7 @@ FEW_TERMS: Final = 16
 LARGEST: Final = 2**62
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Toeplitz:
     """T(c) and its transpose, applied along the last axis.

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, joined_kinds
+from noiseplan.arrays import IntArray, immutable, joined_kinds
 from noiseplan.errors import QueryError
 from noiseplan.matrices import DenseMatrix
 from noiseplan.matrices.base import Array, Matrix, exactly_equal_columns
@@ -77,6 +77,7 @@ def workload_gram(workload: Workload, priorities: Array | None = None) -> Array:
     return total
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Reduction:
     """The new cell of every old one, or −1 where no query counts it.

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, first_of, joined_kinds
+from noiseplan.arrays import IntArray, first_of, immutable, joined_kinds
 from noiseplan.matrices.base import Array, exactly_equal_columns
 
 # Cells of the largest table that is made: 32 MB.
@@ -34,6 +34,7 @@ SWEEPS: Final = 20
 STARTS: Final = 6
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Table:
     """Numbers over the values of some attributes, in ascending order."""

@@ -9,13 +9,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.domain.largest_sum import Table, added, large_sum, largest_sum
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class QueryCosts:
     """|w|^p of one query's rows, as factors over its attributes."""
@@ -84,6 +85,7 @@ def _column(factor: Matrix | Array, value: int) -> Array:
     return np.asarray(factor[:, value])
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class RecordCosts:
     """The same for all queries of a workload, rows one after another."""

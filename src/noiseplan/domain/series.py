@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from scipy.linalg import toeplitz
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.domain.convolutions import Toeplitz, later_terms, series_inverse
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -35,6 +35,7 @@ DENSE_VALUES: Final = 4500
 HELD: Final = 1 << 22
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Series:
     """c, where each piece begins, and d of each piece, all of them whole numbers.
@@ -68,6 +69,11 @@ class Series:
     def size(self) -> int:
         """How many values."""
         return len(self.coefficients)
+
+    @property
+    def alone(self) -> bool:
+        """Whether every value is measured by itself, times a whole number."""
+        return not self.coefficients[1:].any()
 
     @cached_property
     def piece(self) -> IntArray:

@@ -8,12 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.matrices.base import Array
 
 Name = Literal["total", "values", "groups", "prefix", "ranges"]
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class SeriesKind:
     """What is asked, and where the parts of the values that it tells apart begin and end.

@@ -22,13 +22,14 @@ from math import prod
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, first_of, joined_kinds
+from noiseplan.arrays import IntArray, first_of, immutable, joined_kinds
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import DENSE_LIMIT, Array, exactly_equal_columns
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class ProductRows:
     """Rows ⊗v_i: `vectors[i]` are those of attribute i, ones first; `places` say which each has."""
@@ -54,6 +55,7 @@ class ProductRows:
         return found
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class TableRows:
     """Rows given over a table of some attributes: rows × n_1 × … × n_k."""
@@ -72,6 +74,7 @@ class TableRows:
         return self.values[(slice(None), *cells[:, list(self.attributes)].T)]
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class StackedRows:
     """All rows of some queries, one after another."""

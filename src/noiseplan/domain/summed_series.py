@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.domain.series import HELD, Series
 from noiseplan.matrices.base import Array
 
@@ -26,6 +26,7 @@ from noiseplan.matrices.base import Array
 KEPT: Final = 1 << 24
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class SummedSeries:
     """A series, and partitions of its values: where each begins and ends, from 0 to their number.
@@ -113,6 +114,7 @@ def _cumulated(values: Array) -> Array:
     return found
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class JointEstimate:
     """A series with noise of some variance, and a variance for each sum: put together at best.

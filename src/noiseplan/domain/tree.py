@@ -26,10 +26,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, joined_kinds
+from noiseplan.arrays import IntArray, immutable, joined_kinds
 from noiseplan.matrices.base import Array
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Tree:
     """The node of each value at the last level, and the parent of each node of every other level.
@@ -132,6 +133,7 @@ def _first_come(partition: IntArray) -> IntArray:
     return joined_kinds([np.asarray(partition, dtype=np.int64)])
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Shape:
     """Parents of every level but the root's, and how often a node stands beside its like."""
@@ -153,6 +155,7 @@ class Shape:
         return np.asarray(np.add.reduceat(values, self._starts[level - 1], axis=-1))
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class TreeVariances:
     """u, S and V of every level, for precisions ω (…, nodes) of each level."""

@@ -21,7 +21,7 @@ from typing import Final, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array, SizedMatrix
 
@@ -90,6 +90,7 @@ class Transform(SizedMatrix):
         return self.matmul(np.eye(self.shape[1]))[rows]
 
 
+@immutable
 @dataclass(frozen=True)
 class _Splits:
     """The inner nodes of one level of a binary tree, from left to right."""
@@ -100,6 +101,7 @@ class _Splits:
 
 
 @final
+@immutable
 @dataclass(frozen=True)
 class HaarMatrix(Transform):
     """The total; then, for every node of a binary tree, its left half minus its right half.
@@ -178,6 +180,7 @@ def _interleaved(one: NDArray[Number], other: NDArray[Number]) -> NDArray[Number
 
 
 @final
+@immutable
 @dataclass(frozen=True)
 class TreeMatrix(Transform):
     """The sums of every level of a tree: the total, its parts, …, the single values.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.errors import NoiseplanError, PlanError, StorageError, UnanswerableError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import for_person, require_sizes
@@ -46,6 +46,7 @@ NO_FREE_ROWS = (
 ONE_MATRIX = "one of the plans is one matrix over the whole domain"
 
 
+@immutable
 @dataclass(frozen=True, eq=False, repr=False)
 class Measurements:
     """The noisy numbers, in arrays whose layout the mechanism knows."""

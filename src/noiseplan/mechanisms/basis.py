@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, first_of
+from noiseplan.arrays import IntArray, first_of, immutable
 from noiseplan.matrices import (
     CentringMatrix,
     DenseMatrix,
@@ -151,6 +151,7 @@ class Basis(ABC):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class MatrixBasis(Basis):
     """U (rows × n), τ (n) and V (n × rows) as numbers.
@@ -263,6 +264,7 @@ class MatrixBasis(Basis):
 
 
 @final
+@immutable
 @dataclass(frozen=True)
 class WideBasis(Basis):
     """scale · (nI − 11ᵀ) by formula, for plain attributes of many values: no n × n numbers."""

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, row_keys, subsets, unique_rows
+from noiseplan.arrays import IntArray, immutable, row_keys, subsets, unique_rows
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
@@ -40,6 +40,7 @@ BATCH_CELLS = 1 << 17
 LISTED_SETS = 1 << 12
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Block:
     """Subsets whose attributes have the same bases in the same order.
@@ -96,6 +97,7 @@ class Block:
         return all(a is b or a.same_rows(b) for a, b in zip(self.axes, other.axes, strict=True))
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class SetIndex:
     """Sets of one width in lexicographic order, and where they are found."""
@@ -125,6 +127,7 @@ class SetIndex:
         return np.where(known & (self.keys[place] == wanted), place, -1)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Places:
     """Where some sets are measured: the block of each, and its place there; −1 nowhere."""
@@ -149,6 +152,7 @@ class Places:
         return result
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """All measured subsets; `basis_of[i]` is the place of attribute i's basis in `bases`, or −1."""

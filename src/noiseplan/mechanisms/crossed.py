@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.errors import PlanError, QueryError, StorageError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import DENSE_LIMIT, Array
@@ -49,6 +49,7 @@ from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Part:
     """A set of split attributes, and the rows over D's cells that its residual is measured by."""
@@ -71,6 +72,7 @@ class Part:
         return np.asarray(self.fit.spread @ self.rows.strategy.T)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class PartPiece(Piece):
     """A part by its number, which has the frame's own rows on split attributes."""
@@ -97,6 +99,7 @@ class PartPiece(Piece):
         values[self.number][...] = cells @ self.cell_rows.T
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class CrossedMechanism(Mechanism):
     """Parts, each with rows and noise of its own."""

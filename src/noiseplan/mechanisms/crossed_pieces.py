@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import immutable
 from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
@@ -57,6 +58,7 @@ class Piece(ABC):
         """Write what would have been measured of residual coordinates … × D's cells."""
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class BlockPiece(Piece):
     """What a block measures of one set.

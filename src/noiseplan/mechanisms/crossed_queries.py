@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, subsets
+from noiseplan.arrays import IntArray, immutable, subsets
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import DenseMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -26,6 +26,7 @@ Set = tuple[int, ...]
 LOST = 1e-9
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Frame:
     """Attributes that are split into sum and residual, with their bases; and D, which are not."""
@@ -66,6 +67,7 @@ class Frame:
         return table.transpose(0, *order).reshape(1, *sizes, self.cells.size)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Asked(ABC):
     """A query over split attributes and D's cells."""
@@ -120,6 +122,7 @@ class Asked(ABC):
         """Its rows × residual coordinates × D's cells."""
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class AskedFactors(Asked):
     """A factor for each attribute."""
@@ -188,6 +191,7 @@ class AskedFactors(Asked):
         return np.ascontiguousarray(turned).reshape(rows.shape)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class AskedCells(Asked):
     """One matrix over all cells of its attributes."""

@@ -115,6 +115,7 @@ def integer_residuals(
 
 def require_whole(counts: NDArray[np.number]) -> None:
     """Refuse counts of fractions."""
+    counts = np.asarray(counts)  # others may compare their numbers in ways of their own
     if not np.issubdtype(counts.dtype, np.integer) and not all_whole(counts):
         raise DataError(
             "the source's counts are not whole numbers of records; privacy is promised per record, "

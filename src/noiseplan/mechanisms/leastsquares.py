@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, lapack, qr
 
+from noiseplan.arrays import immutable
 from noiseplan.matrices.base import Array, Matrix
 
 # Cholesky pivots of AᵀA with unit diagonal: above this its inverse is right to ten digits.
@@ -24,6 +25,7 @@ OUTSIDE = 1e-7
 AT_ONCE = 2**24
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
     """The best linear unbiased estimates from Ax + z, with independent unit noise z."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, first_of
+from noiseplan.arrays import IntArray, first_of, immutable
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import DenseMatrix, Matrix, TotalMatrix, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -32,6 +32,7 @@ MOST_WEIGHTS: Final = 1 << 24
 ROUNDING: Final = 1e-10
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class AskedLevels:
     """A product of factors: rows along the tree, and rows W over the others."""
@@ -129,6 +130,7 @@ class AskedLevels:
         return total
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class AskedCells:
     """Any rows over values and cells of the others, each level's part written down."""

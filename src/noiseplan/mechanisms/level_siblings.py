@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.tree_block import NodeRows, before_node
@@ -21,6 +21,7 @@ from noiseplan.noise.law import Noise
 from noiseplan.privacy.rounding import margin
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Siblings:
     """Nodes of one level beside their siblings: what of them is measured, and how they vary."""
@@ -123,6 +124,7 @@ class Siblings:
         return sp.csr_array((weights * by) @ self.to_parents)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class NodeSums:
     """Sums of nodes: what each component has of their covariances.

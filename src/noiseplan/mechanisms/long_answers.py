@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray, subsets
+from noiseplan.arrays import IntArray, immutable, subsets
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import Matrix, TotalMatrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -43,6 +43,7 @@ def asked_of(mechanism: LongMechanism, query: Query) -> Asked:
     return AskedTable(mechanism, query)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Asked(ABC):
     """A query against what is measured."""
@@ -123,6 +124,7 @@ class Asked(ABC):
         return [None if each is None else block.seen(each) for each in rows]
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class AskedTable(Asked):
     """A product of factors."""
@@ -316,6 +318,7 @@ class AskedTable(Asked):
         return np.moveaxis(grid[kept], -1, self._axis).ravel()
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class AskedMatrix(Asked):
     """One dense matrix over a few attributes."""

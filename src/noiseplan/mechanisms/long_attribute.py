@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -58,6 +58,7 @@ class AlongAttribute(Mechanism):
         return record if neighbours == "add-remove" else 4 * record
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class LongMechanism(AlongAttribute):
     """The long attribute by its place, bases of the others, and what is measured."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, Json
+from noiseplan.arrays import Arrays, Json, immutable
 from noiseplan.domain.cells import Cells
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
@@ -34,6 +34,7 @@ from noiseplan.schema import Schema
 STANDARD = Noise("gaussian", 1.0)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class DenseMechanism(Mechanism):
     """Strategy A (rows × domain) with independent noise of one size on every row.

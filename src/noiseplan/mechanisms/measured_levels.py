@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.domain.tree import Tree
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices.base import Array
@@ -67,6 +67,7 @@ LARGEST_SUM: Final = 1 << 22
 _SAVED: Final = (("rows", 2), ("parts", 1))
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Level:
     """One level: B over the cells of the others, t of its nodes, noise of those with siblings."""
@@ -95,6 +96,7 @@ class Level:
         return np.asarray(rows @ self.inverse)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class LevelsMechanism(AlongAttribute):
     """The tree of the attribute at `place`, the others that rows are over, and every level."""

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.domain.convolutions import Toeplitz, whole_levels, whole_products
 from noiseplan.domain.series import Series
 from noiseplan.errors import StorageError
@@ -57,6 +57,7 @@ from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class SeriesMechanism(LongMechanism):
     """Blocks along ordered values, each with a series of its own."""
@@ -115,11 +116,12 @@ class SeriesMechanism(LongMechanism):
         """T(c)D of the residuals along the parts, and noise: one number of the others at a time."""
         rows = [self.basis(i).measure for i in block.others]
         parts = batches(len(counts), counts[0].size, BATCH_CELLS)
-        shape, levels = self.other_rows(block), block.series.levels[block.series.piece]
+        series = block.series
+        shape, levels = self.other_rows(block), series.levels[series.piece]
         if not self.exact:
             found = [kronecker_apply(rows, batch_last(counts[part])) for part in parts]
             flat = np.concatenate(found, axis=-1).reshape(-1, block.size)
-            first = Toeplitz(block.series.coefficients.astype(np.float64))
+            first = Toeplitz(series.coefficients.astype(np.float64))
             each = [
                 with_noise(first.apply(levels * row), sample((block.size,), block.noise))
                 for row in flat
@@ -128,12 +130,14 @@ class SeriesMechanism(LongMechanism):
         whole = joined([integer_residuals(rows, counts[part]) for part in parts])
         whole = whole.reshape(prod(shape), block.size)
         people = int(np.abs(counts).sum(dtype=np.float64) * (1 + 1e-9)) + 1
-        reach = largest_entry(rows) * block.series.largest * people
+        reach = largest_entry(rows) * series.largest * people
         each = []
         for number in range(prod(shape)):
-            row = whole_levels(levels, whole[(number,)], reach)
-            if block.series.coefficients[1:].any():
-                row = whole_products(block.series.coefficients, row, reach)
+            if series.alone:  # T(c) = c_0, any whole number: it takes no transforms
+                row = whole_levels(levels * series.coefficients[0], whole[(number,)], reach)
+            else:
+                row = whole_levels(levels, whole[(number,)], reach)
+                row = whole_products(series.coefficients, row, reach)
             each.append(with_noise(row, sample((block.size,), block.noise)))
         return np.array(each).reshape(*shape, block.size)
 

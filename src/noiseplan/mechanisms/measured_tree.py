@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.domain.tree import Tree
 from noiseplan.errors import StorageError
 from noiseplan.matrices import Matrix
@@ -40,6 +40,7 @@ from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class TreeMechanism(LongMechanism):
     """Blocks of one tree."""

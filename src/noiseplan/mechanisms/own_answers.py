@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
@@ -19,6 +19,7 @@ from noiseplan.mechanisms.blocks import Block, batches
 SPLIT = 1 << 22
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Asked:
     """A query's factors W_i on attributes of which those at the places `pattern` are a block's.

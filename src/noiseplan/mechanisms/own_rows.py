@@ -18,6 +18,7 @@ from math import prod
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from noiseplan.arrays import immutable
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
@@ -31,6 +32,7 @@ INDEPENDENT = 1e-10
 UNDONE = 1e-6
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class OwnRows:
     """One basis for each attribute of a set; or `whole`: a single one over all its cells, the last

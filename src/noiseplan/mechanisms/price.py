@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
@@ -40,6 +40,7 @@ PROBED_CELLS: Final = 64
 PROBED_NUMBERS: Final = 4096
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Paid:
     """What was measured of the same records before, and what was charged for all of it.
@@ -135,6 +136,7 @@ class Note(np.ndarray[Any, Any]):
         return out
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Probed:
     """What every cell's record alone measures (cells × numbers), and the size of the noise."""
@@ -168,21 +170,17 @@ def can_probe(mechanisms: Sequence[Mechanism]) -> bool:
 
 def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> float:
     """2ρ of all mechanisms together, or ε: for one record, with no formula but its definition."""
-    parts = [_probed(mechanism) for mechanism in mechanisms]
+    for mechanism in mechanisms:
+        if mechanism not in _KNOWN:  # measured once: no array of it can be changed
+            shape = mechanism.schema.shape
+            told = [_measured(mechanism, cell, shape) for cell in range(mechanism.schema.size)]
+            rows, (sizes, *_) = zip(*told, strict=True)
+            _KNOWN[mechanism] = Probed(np.array(rows), sizes)
+    parts = [_KNOWN[mechanism] for mechanism in mechanisms]
     values = np.concatenate([part.values for part in parts], axis=1)
     whole = Probed(values, np.concatenate([part.sizes for part in parts]))
     (power,) = {mechanism.noise.power for mechanism in mechanisms}
     return whole.added(power) if neighbours == "add-remove" else whole.replaced(power)
-
-
-def _probed(mechanism: Mechanism) -> Probed:
-    """Measured once for every mechanism: it never changes."""
-    if mechanism not in _KNOWN:
-        shape = mechanism.schema.shape
-        told = [_measured(mechanism, cell, shape) for cell in range(mechanism.schema.size)]
-        values, (sizes, *_) = zip(*told, strict=True)
-        _KNOWN[mechanism] = Probed(np.array(values), sizes)
-    return _KNOWN[mechanism]
 
 
 def _measured(mechanism: Mechanism, cell: int, shape: tuple[int, ...]) -> tuple[Array, Array]:

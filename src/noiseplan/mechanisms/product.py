@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, Json
+from noiseplan.arrays import Arrays, Json, immutable
 from noiseplan.errors import StorageError, UnanswerableError
 from noiseplan.matrices import (
     HaarMatrix,
@@ -51,6 +51,7 @@ def _least_of(factor: Factor) -> int:
     return int(factor.gram().min()) if factor.shape[1] <= COMPARED else -factor.touched
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class ProductMechanism(Mechanism):
     """⊗A_i with independent noise of one size on every number; A_i have entries 0 and ±1."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, IntArray, Json, beginning_with
+from noiseplan.arrays import Arrays, IntArray, Json, beginning_with, immutable
 from noiseplan.domain.cells import Cells, Classes, MergedValues, SpareValues
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
@@ -31,6 +31,7 @@ SMALL = "small_"
 CELLS = "cells_"
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class ReducedMechanism(Mechanism):
     """`small` measures and answers over `cells.inner`; queries and counts are carried there."""

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json, subsets, unique_rows
+from noiseplan.arrays import Arrays, IntArray, Json, immutable, subsets, unique_rows
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -65,6 +65,7 @@ from noiseplan.texts import counted
 COST_CELLS: Final = 4096
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class ResidualMechanism(Mechanism):
     """Bases and noise variances; everything else follows from them."""

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.domain.series import HELD, Series
 from noiseplan.domain.summed_series import JointEstimate, SummedSeries
 from noiseplan.errors import UnanswerableError, remedy
@@ -35,6 +35,7 @@ from noiseplan.noise.law import Noise
 ROUNDING: Final = 1e-10
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class PartSums:
     """Sums of the parts of a block between `bounds`, and their noise."""
@@ -52,6 +53,7 @@ class PartSums:
         return np.add.reduceat(along, self.bounds[:-1], axis=0)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class SeriesBlock(LongBlock[SeriesRows]):
     """Where the parts begin and end, the series over them, and sums measured beside it."""

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.matrices import (
     DenseMatrix,
     GroupMatrix,
@@ -30,6 +30,7 @@ MOST_WEIGHTS: Final = 1 << 26
 MOST_RANGES: Final = 10_000_000
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Spans:
     """Sums over the values (or parts of them) from `start` up to, and without, `stop`."""
@@ -57,6 +58,7 @@ class Spans:
         return Spans(np.zeros(size, dtype=np.int64), np.arange(1, size + 1))
 
 
+@immutable
 @dataclass(frozen=True)
 class AllRanges:
     """Every range of so many values: listed only where they are few."""
@@ -82,6 +84,7 @@ class AllRanges:
         return Spans(first.astype(np.int64), last.astype(np.int64) + 1)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Weighted:
     """Weights on the parts of the values between `bounds`, the same for all values of a part.

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, IntArray, Json, beginning_with
+from noiseplan.arrays import Arrays, IntArray, Json, beginning_with, immutable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import (
@@ -45,6 +45,7 @@ APART: Final = (
 )
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class SideBySide(Mechanism):
     """`mechanisms` over one schema, with noise of one kind, that no data choose."""

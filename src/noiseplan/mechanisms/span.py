@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noiseplan.arrays import subsets
+from noiseplan.arrays import immutable, subsets
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
@@ -71,6 +71,7 @@ def _refusal(query: Query, names: Sequence[str], untold: Sequence[str] | None) -
     )
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class _Span:
     """One query against what is measured; each factor is compared with each basis once."""

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, IntArray, Json, subsets, unique_rows
+from noiseplan.arrays import Arrays, IntArray, Json, immutable, subsets, unique_rows
 from noiseplan.errors import StorageError
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -56,6 +56,7 @@ from noiseplan.texts import counted
 PAIRED_NUMBERS: Final = 1 << 27
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class View:
     """What is measured of an attribute, and how sum and residual follow from it.
@@ -108,6 +109,7 @@ def by_strategy(strategy: Array, groups: IntArray) -> tuple[View, Basis]:
     return View("strategy", np.ascontiguousarray(strategy[:, groups]), reduce, total), basis
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class TableBlock:
     """Tables whose attributes are measured in the same way, with noise of one size for each."""
@@ -159,6 +161,7 @@ class TableBlock:
         ]
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class TablesMechanism(Mechanism):
     """Tables with Laplace noise; `basis_of[i]` is the place of attribute i's basis, or −1."""

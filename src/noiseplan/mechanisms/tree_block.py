@@ -28,7 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, first_of
+from noiseplan.arrays import IntArray, first_of, immutable
 from noiseplan.domain.tree import Shape, Tree, TreeVariances
 from noiseplan.errors import QueryError
 from noiseplan.matrices import (
@@ -51,6 +51,7 @@ from noiseplan.noise.law import Noise
 MOST_WEIGHTS: Final = 1 << 24
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class NodeRows:
     """Rows over the nodes of one level: single nodes, any weights on them, or sums of all nodes up
@@ -123,6 +124,7 @@ class NodeRows:
         return rows
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class TreeBlock(LongBlock[NodeRows]):
     """The numbers of other attributes in the set, and the noise of each level's nodes."""

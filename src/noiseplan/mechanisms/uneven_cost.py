@@ -32,7 +32,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, first_of, joined_kinds
+from noiseplan.arrays import IntArray, first_of, immutable, joined_kinds
 from noiseplan.domain.largest_sum import Table, largest_sum
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array, exactly_equal_columns
@@ -109,6 +109,7 @@ def _by_scope(
     return terms
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class _Lengths:
     """Squared lengths of a block's columns, by the values of each attribute or of all together."""

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import Arrays, IntArray, Json, beginning_with
+from noiseplan.arrays import Arrays, IntArray, Json, beginning_with, immutable
 from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError, setting
@@ -68,6 +68,7 @@ FAINT: Final = 1e-12
 ROWS: Final = "rows_"
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class WorkloadRowsMechanism(Mechanism):
     """C·W with independent noise, of one size or of one for each number; `mix` is C, or none.
@@ -317,19 +318,24 @@ class WorkloadRowsMechanism(Mechanism):
     @cached_property
     def _space(self) -> RowSpace | None:
         """The space of the rows; none where they are too many to be compared."""
-        return RowSpace(self._stacked) if self._fitted else None
+        if not self._fitted:
+            return None
+        return RowSpace(self._stacked, self._variances if self.mix is None else None)
+
+    @cached_property
+    def _variances(self) -> Array:
+        """Of every number. Noise that is nearly always zero has a variance of nothing but rounding:
+        it is taken for a little more than it is, and so are the errors."""
+        variances = np.broadcast_to(self.noise.variance, (self.numbers,))
+        faint = np.maximum(variances, FAINT * min(variances.max(), 1.0))
+        return np.where(variances < FAINT, faint, variances)
 
     @cached_property
     def _estimates(self) -> OwnEstimates | MixedEstimates:
-        variances = np.broadcast_to(self.noise.variance, (self.numbers,))
-        # Rounding leaves nothing of noise that is nearly always zero beside that of other rows: it
-        # is taken for a little more than it is, and so are the errors.
-        faint = np.maximum(variances, FAINT * variances.max())
-        variances = np.where(variances < FAINT, faint, variances)
         if self.mix is None:
-            return OwnEstimates(variances, self._space)
+            return OwnEstimates(self._variances, self._space)
         assert self._space is not None  # as the rows of a mix are few
-        return MixedEstimates(variances, self._space, self.mix)
+        return MixedEstimates(self._variances, self._space, self.mix)
 
     def require(self, query: Query) -> None:
         self._asked(query)

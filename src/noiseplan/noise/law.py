@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseplan.arrays import IntArray, Json
+from noiseplan.arrays import IntArray, Json, immutable
 from noiseplan.errors import NoiseError, NoiseplanError, PlanError, StorageError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import (
@@ -44,6 +44,7 @@ FAINT_COST: Final = 1.5
 
 
 @final
+@immutable
 @dataclass(frozen=True)
 class Kind:
     """What noise is and can do, whatever its size: rooms above ask for this, and not for the law.
@@ -93,6 +94,7 @@ Drawn = NDArray[np.number] | WideIntegers
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class Noise:
     """Independent noise of mean zero.

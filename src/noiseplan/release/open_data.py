@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.counting import Projectable, open_source
 from noiseplan.counting.counted_tables import Tables
 from noiseplan.counting.projectable import Countable
-from noiseplan.counting.refusals import NO_RECORDS, TOO_MANY, reading, refused, showing
+from noiseplan.counting.refusals import (
+    NO_RECORDS,
+    TOO_MANY,
+    UNCOUNTABLE,
+    reading,
+    refused,
+    showing,
+)
+from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import DataRefused, PlanError, remedy
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.price import NOTHING, Paid, require_price
@@ -184,12 +193,19 @@ def _bounded(data: object) -> bool:
 def refuse_too_many(plan: Plan, source: Projectable) -> bool:
     """Refuse more records than are released, before anything is spent; whether there are any.
 
+    What no source of this package does is asked of others table by table: counts of fractions, or
+    arrays that are no counts, would be refused while measuring, after the charge.
+
     The number is the same for all plans. Were it each plan's own, plans could be made whose
     refusals tell the number of records, digit by digit.
     """
     if plan.noise in SIMULATED:  # a simulation, which has no limit
         return True
-    found = int(np.asarray(source.marginals(plan.mechanism.sets[0][:1])).sum())
+    sets = plan.mechanism.sets
+    if isinstance(source, Countable | Tables | CountTensor):
+        found = float(np.asarray(source.marginals(sets[0][:1])).sum())
+    else:
+        found = max(_counted(source, some) for some in sets)
     if found > RECORDS:
         raise refused(
             TOO_MANY,
@@ -197,3 +213,26 @@ def refuse_too_many(plan: Plan, source: Projectable) -> bool:
             f"release parts of the data. Nothing was spent.",
         )
     return found > 0
+
+
+def _counted(source: Projectable, sets: IntArray) -> float:
+    """The records that each of these sets counts; refused where these are no counts of records."""
+    # A plain array: others may compare their numbers in ways of their own.
+    counts, sizes = np.asarray(source.marginals(sets)), source.schema.shape
+    shape = (len(sets), *(sizes[i] for i in sets[0]))
+    if counts.shape != shape or counts.dtype.kind not in "biuf":
+        raise refused(
+            UNCOUNTABLE,
+            f"the source's counts of {len(sets)} sets should be an array of numbers of shape "
+            f"{shape}: one axis for the sets, and one for each attribute. Nothing was spent.",
+            f"the source's counts have shape {counts.shape} and are of {counts.dtype}, and should "
+            f"be numbers of shape {shape}. Nothing was spent.",
+        )
+    whole = np.isfinite(counts) & (counts == np.floor(counts))
+    if not whole.all():
+        raise refused(
+            UNCOUNTABLE,
+            "the source's counts are not whole numbers of records; privacy is promised per record, "
+            "so a source must count records, as a file or a frame does. Nothing was spent.",
+        )
+    return float(counts.sum(dtype=np.float64)) / len(sets)

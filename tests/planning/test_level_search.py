@@ -253,11 +253,9 @@ def grams_of(cells: int, levels: int, seed: int) -> list[np.ndarray]:
     return [r.T @ r for r in rows]
 
 
-@pytest.mark.parametrize("seed", seeds(4))
-def test_precisions_are_those_of_a_convex_program(seed: int) -> None:
-    cells, levels = 3, 1 + seed % 3
-    grams, prices = grams_of(cells, levels, seed), np.array([0.5, 1.0, 2.0])[:levels]
-    found = best_precisions(grams, prices, 1e-7)
+def by_convex_program(grams: list[np.ndarray], paths: np.ndarray) -> float:
+    """The least Σ tr(H Y⁻¹), with a limit for each path and cell."""
+    cells = len(grams[0])
     precisions = [cp.Variable((cells, cells), PSD=True) for _ in grams]
     goal = 0
     for gram, precision in zip(grams, precisions, strict=True):
@@ -265,9 +263,16 @@ def test_precisions_are_those_of_a_convex_program(seed: int) -> None:
         for value, vector in zip(values, vectors.T, strict=True):
             if value > 1e-9:
                 goal += cp.matrix_frac(np.sqrt(value) * vector, precision)
-    cost = sum(a * cp.diag(y) for a, y in zip(prices, precisions, strict=True))
-    program = cp.Problem(cp.Minimize(goal), [cost <= 1])
-    best = float(program.solve(solver="CLARABEL"))
+    costs = [sum(a * cp.diag(y) for a, y in zip(p, precisions, strict=True)) for p in paths]
+    return float(cp.Problem(cp.Minimize(goal), [cost <= 1 for cost in costs]).solve("CLARABEL"))
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_precisions_are_those_of_a_convex_program(seed: int) -> None:
+    cells, levels = 3, 1 + seed % 3
+    grams, prices = grams_of(cells, levels, seed), np.array([0.5, 1.0, 2.0])[:levels]
+    found = best_precisions(grams, prices, 1e-7)
+    best = by_convex_program(grams, prices[None, :])
     assert found.value == pytest.approx(best, rel=1e-5)
     assert found.bound <= best * (1 + 1e-7)
     assert found.bound == pytest.approx(best, rel=1e-5)
@@ -283,19 +288,10 @@ def test_precisions_are_those_of_a_convex_program(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_every_path_pays_for_itself(seed: int) -> None:
-    """Against the convex program with a limit for each path and cell."""
     grams = grams_of(3, 2, seed)
     paths = np.random.default_rng(seed).uniform(0.1, 2.0, (4, 2))
     found = best_precisions(grams, paths, 1e-7)
-    precisions = [cp.Variable((3, 3), PSD=True) for _ in grams]
-    goal = 0
-    for gram, precision in zip(grams, precisions, strict=True):
-        values, vectors = np.linalg.eigh(gram)
-        for value, vector in zip(values, vectors.T, strict=True):
-            if value > 1e-9:
-                goal += cp.matrix_frac(np.sqrt(value) * vector, precision)
-    costs = [sum(a * cp.diag(y) for a, y in zip(p, precisions, strict=True)) for p in paths]
-    best = float(cp.Problem(cp.Minimize(goal), [cost <= 1 for cost in costs]).solve("CLARABEL"))
+    best = by_convex_program(grams, paths)
     assert found.value == pytest.approx(best, rel=1e-5)
     assert best * (1 - 1e-5) <= found.bound <= best * (1 + 1e-7)
     squares = np.array([(rows**2).sum(axis=0) for rows in found.rows])

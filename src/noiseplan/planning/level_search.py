@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -35,10 +35,10 @@ from noiseplan.planning.level_problem import LevelProblem
 ROUGH, FINE = 1e-2, 2e-4
 # Rounds of tree and precisions, and what another one must gain.
 ROUNDS, WORTH_A_ROUND = 6, 1e-4
-# Paths × cells up to which every record pays for itself.
-MOST_PAYERS: Final = 1 << 18
-# What nobody pays for.
-TINY: Final = 1e-200
+# Paths × cells up to which every record pays for itself; and where weights are still moved.
+MOST_PAYERS, FEW_PAYERS = 1 << 18, 1 << 11
+# A level that costs this share of the dearest is paid by nobody: its price is as good as any.
+UNPAID: Final = 1e-12
 # What records pay at most, tried between the mean and the dearest.
 EVENED: Final = 6
 
@@ -76,10 +76,12 @@ class Weighting:
         """The least Σ weight · variance that is found."""
         alike = self.problem.whole.alike
         x = ComponentSearch(alike, np.ones(len(alike.copies))).start() if start is None else start
+        most = MOST_PAYERS if rounds == ROUNDS else FEW_PAYERS
+        paid = partial(self._paid_together, most=most)
         if self._even:
-            return self._in_turn(x, rounds, self._paid_together)
+            return self._in_turn(x, rounds, paid)
         design = self._in_turn(x, rounds, self._levelled)
-        together = self._in_turn(design.x, 1, self._paid_together)
+        together = self._in_turn(design.x, 1, paid)
         return min(design, self._evened(together), key=self.value)
 
     @cached_property
@@ -114,17 +116,21 @@ class Weighting:
         rows = [self._precisions([level], one, tolerance)[0][0] for level in needed]
         return rows, np.ones(len(rows))
 
-    def _paid_together(self, components: Components, tolerance: float) -> tuple[Pieces, Array]:
+    def _paid_together(
+        self, components: Components, tolerance: float, most: int = MOST_PAYERS
+    ) -> tuple[Pieces, Array]:
         """Rows of all levels that are paid for together, by the prices of all paths, or of one in
         the mean where these are many; and what a unit of each costs the records that count."""
         paths = np.unique(components.path_prices(), axis=0)
-        if paths.shape[0] * len(self.grams[0]) > MOST_PAYERS:
+        if paths.shape[0] * len(self.grams[0]) > most:
             paths = self._path(components)[None, :]
         rows, weights = self._precisions(self._needed(components), paths, tolerance)
         squares = np.array([self.problem.row_squares(level) for level in rows])
         paying = paths.T @ weights  # levels × cells
-        of_level = np.einsum("cx,cx->c", paying, squares) / np.maximum(paying.sum(axis=1), TINY)
-        return rows, np.where(of_level > TINY, of_level, 1.0)
+        of_level = np.einsum("cx,cx->c", paying, squares) / np.maximum(
+            paying.sum(axis=1), np.finfo(float).tiny
+        )
+        return rows, np.where(of_level > UNPAID * of_level.max(), of_level, 1.0)
 
     def _evened(self, made: Design) -> Design:
         """Leaves pay what their way leaves of what all may pay, from the mean to the dearest."""

@@ -11,7 +11,8 @@ parts of both (`mechanisms.measured_levels`) say who pays: with a small part of 
 county 01, its own records do. Above and below the tree is as it was, so that all answers agree.
 
 A row Σ_v a_v x_v over nodes v counts as Σ_v a_v² of the variances of its nodes, as if errors at
-different nodes were independent. It is at one node mostly, where that is exact.
+different nodes were independent. It is at one node mostly, where that is exact. Rows of a query at
+the same node count as one: in a p-norm with (Σ a^{2p})^{1/p} of the variance.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from noiseplan.planning.long_problem import TreeProblem, tree_along
 from noiseplan.planning.objectives import ConvexLoss, TotalVariance
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.stand_ins import MOST_NUMBERS, StandIn
+from noiseplan.planning.table_matrix import norm_power
 
 # Levels that are put between those of tables, and rows of a condition that are looked at.
 MOST_SPLITS: Final = 8
@@ -134,7 +136,7 @@ class SplitOff:
                 targets=None if targets is None else np.asarray(targets)[self._kept],
                 objective=TotalVariance() if lost else problem.objective,
             )
-        levels, of_nodes = self._levels_and_nodes
+        levels, of_nodes = self._levels_and_nodes(norm_power(problem.goal))
         return TreeProblem(problem, self.asked.place, self.tree, levels, of_nodes)
 
     @cached_property
@@ -152,8 +154,9 @@ class SplitOff:
     def _node_of_value(self) -> list[IntArray]:
         return [self.tree.node_of_value(level) for level in range(self.tree.depth + 1)]
 
-    @cached_property
-    def _levels_and_nodes(self) -> tuple[tuple[IntArray, ...], dict[tuple[int, int], Array]]:
+    def _levels_and_nodes(
+        self, power: float
+    ) -> tuple[tuple[IntArray, ...], dict[tuple[int, int], Array]]:
         """Of every query the levels that it asks for, and how much of which nodes."""
         levels: list[IntArray] = []
         of_nodes: dict[tuple[int, int], Array] = {}
@@ -162,7 +165,7 @@ class SplitOff:
             if place in number:
                 own, nodes = self._of_table(number[place])
             else:
-                nodes = self._of_condition(place)
+                nodes = self._of_condition(place, power)
                 own = np.array(sorted(nodes))
             levels.append(own)
             of_nodes |= {(query, level): weights for level, weights in nodes.items()}
@@ -186,13 +189,16 @@ class SplitOff:
         assert found is not None  # levels were put between those of tables
         return found[0]
 
-    def _of_condition(self, place: int) -> dict[int, Array]:
-        """Σ a² over the rows of a condition, of every node at each level."""
-        found: dict[int, Array] = {}
+    def _of_condition(self, place: int, power: float) -> dict[int, Array]:
+        """The p-norm of a² over the rows of a condition, of every node at each level."""
+        squares: dict[tuple[int, int], list[float]] = {}
         for row in self.rows[place]:
             for level, node, weight in self._nodes(row):
-                own = found.setdefault(level, np.zeros(self.tree.sizes[level]))
-                own[node] += weight**2
+                squares.setdefault((level, node), []).append(weight**2)
+        found: dict[int, Array] = {}
+        for (level, node), own in squares.items():
+            of_level = found.setdefault(level, np.zeros(self.tree.sizes[level]))
+            of_level[node] = np.linalg.norm(own, power)
         return found
 
     def _nodes(self, row: Array) -> list[tuple[int, int, float]]:

@@ -127,6 +127,15 @@ class LevelPlan(AlongPlan):
             for each in self.level_problem.asked
         ]
 
+    @cached_property
+    def counted(self) -> list[Array]:
+        """Of all that is asked, how often it is asked of every kind of node with all its like."""
+        kinds, copies = self.whole.asked_kinds, self.whole.alike.copies
+        return [
+            each.often * (kinds[each.level][each.query] > 0) * copies[each.level]
+            for each in self.level_problem.asked
+        ]
+
     def even(self, weights: Array) -> Weighting:
         """One weight for each query, at all nodes it asks for."""
         asked = self.level_problem
@@ -239,8 +248,7 @@ class LevelPlan(AlongPlan):
         largest = max(float(v.max()) for v in single)
         if self._power == np.inf:
             return largest
-        often = self.nodes(np.ones(len(self.whole.levels)))
-        pairs = zip(single, often, self._alike_rows, strict=True)
+        pairs = zip(single, self.counted, self._alike_rows, strict=True)
         total = sum(
             n * float(((v / largest) ** self._power @ nodes).sum()) for v, nodes, n in pairs
         )
@@ -355,10 +363,9 @@ class LevelPlan(AlongPlan):
         """‖v‖_p ≥ Σ y v/‖y‖_q for any y, here a product of weights of rows and of nodes."""
         dual = 1.0 if self._power == np.inf else self._power / (self._power - 1)
         weighted = self.nodes(self.whole.weights)
-        often = self.nodes(np.ones(len(self.whole.levels)))
         total = 0.0
         for base, one, weight, alike in zip(
-            weighted, often, weights, self._alike_rows, strict=True
+            weighted, self.counted, weights, self._alike_rows, strict=True
         ):
             of_rows = _of_rows(weight, base) * len(weight)
             of_nodes = weight.mean(axis=0)

@@ -120,7 +120,7 @@ def test_groups_are_nodes_of_levels_within_each_other(made: Any) -> None:
 def test_a_county_is_one_of_two_nodes_under_the_nation() -> None:
     split = split_of(weighty("a county"))
     assert split.tree.sizes == (1, 2, 3, 6, 12)
-    assert split.exact
+    assert split.is_what_was_asked
     whole = split.along(split.asked.problem)
     assert whole.levels[-1].tolist() == [1]
     inside = np.array([code.startswith("b") for code in SCHEMA["geo"].labels])
@@ -135,12 +135,12 @@ def test_a_county_is_one_of_two_nodes_under_the_nation() -> None:
 def test_what_is_within_another_condition_lies_below_it() -> None:
     split = split_of(weighty("a tract in it"))
     assert split.tree.sizes == (1, 2, 3, 4, 6, 12)
-    assert split.exact
+    assert split.is_what_was_asked
 
 
 def test_rows_of_several_nodes_and_matrices_are_not_what_is_planned() -> None:
-    assert not split_of(weighty("tracts of two counties")).exact
-    assert not split_of(weighty("with or")).exact
+    assert not split_of(weighty("tracts of two counties")).is_what_was_asked
+    assert not split_of(weighty("with or")).is_what_was_asked
     either = nz.Workload.predicates(SCHEMA, ["county = 'a' or sex = 'F'"])
     asked = stand_in(Problem(tables() + either, BUDGET), 0)
     assert asked is not None

@@ -225,9 +225,9 @@ class Weighting:
         alike, asked = self.problem.whole.alike, self.problem
         if self._even:
             return self._even_bound()
-        exact = self._bound_together(x) if together else None
-        if exact is not None:
-            return exact
+        found = self._bound_together(x) if together else None
+        if found is not None:
+            return found
         search = ComponentSearch(alike, np.ones(len(alike.copies)))
         components = search.at(x)
         rows, _ = self._levelled(components, FINE)

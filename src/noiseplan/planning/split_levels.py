@@ -140,8 +140,8 @@ class SplitOff:
         return TreeProblem(problem, self.asked.place, self.tree, levels, of_nodes)
 
     @cached_property
-    def exact(self) -> bool:
-        """Whether what is planned is what was asked: no query is left out, and every row of a
+    def is_what_was_asked(self) -> bool:
+        """Whether the plan is for what was asked: no query is left out, and every row of a
         condition is at one node."""
         nodes = [len(own) for rows in self.rows.values() for own in map(self._nodes, rows)]
         return len(self._kept) == len(self.asked.problem.workload) and set(nodes) == {1}

@@ -191,7 +191,7 @@ class _Search:
             found = self._made(lambda problem: _levels(split.along(problem)))
         except PlanError:
             return None
-        if found is not None and split.exact:
+        if found is not None and split.is_what_was_asked:
             self._learn(found)
         return found
 

@@ -1,0 +1,257 @@
+"""Precisions between rows of different tables, such that every record costs the same.
+
+A record's columns are known by numbers h of which only their moments y matter here: y_0 = 1, and
+L_T(y) is what precisions Φ_T cost, tr L_T(y)Φ_T, linear in y. To cost the same whatever the h is to
+have Σ_T w_T tr L_T(y)Φ_T = Σ_T w_T tr L_T(e_0)Φ_T for all y with y_0 = 1, so that
+
+    least  Σ_T w_T tr N_TΦ_T⁻¹  at the cost c  =  (max_y F(y))² / c ,
+    F(y) = Σ_T w_T tr (L_T^{1/2} N_T L_T^{1/2})^{1/2} ,
+
+which is concave in y. At its maximum Φ_T ∝ L_T^{-1/2}(L_T^{1/2}N_TL_T^{1/2})^{1/2}L_T^{-1/2}.
+
+*Proof.* For any Φ that costs the same, and any y with L_T(y) ≻ 0, Cauchy and Schwarz give
+F(y)² ≤ Σw_T tr N_TΦ_T⁻¹ · Σw_T tr L_T(y)Φ_T, whose last factor is the cost. Where F is largest, its
+slopes ½Σ_T w_T tr X_T ∂L_T/∂y_j are zero for X_T = L_T^{-1/2}(…)^{1/2}L_T^{-1/2}: so X costs the
+same at every y, F in all, and Σw_T tr N_TX_T⁻¹ = F. ∎
+
+F is finite where L_T becomes singular, so that Newton's steps would run into that: a barrier
+ε Σ ln det keeps them off, with ε falling to nothing. Matrices over states of attributes that may be
+exchanged fall into small blocks (`exchangeable_sums`), made of the same few numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
+
+# The barrier, as shares of F.
+BARRIERS: Final = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 0.0)
+# Newton's method ends with a step that gains so small a share of F, or of the barrier: one more
+# would gain about its square. Where nothing is gained by rounding, no step promises more than this.
+GAIN, GAIN_OF_BARRIER, ROUNDED = 1e-9, 1e-2, 1e-9
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many steps of Newton's method are taken, and how often one is halved, at most."""
+
+    steps: int
+    halved: int
+
+
+NEARBY, PATIENT = Effort(8, 5), Effort(60, 40)
+# Eigenvalues of N below this share of the largest count as none.
+SINGULAR: Final = 1e-13
+# Added to a scaled curvature, which may be singular.
+FLAT: Final = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class StateBlock:
+    """A block of states, which occurs so `often`: one of `sums` times each of its numbers."""
+
+    often: float
+    sums: Array  # kinds × size × size, symmetric
+
+    @property
+    def size(self) -> int:
+        return self.sums.shape[1]
+
+    def of(self, numbers: Array) -> Array:
+        """The block of a matrix with these numbers, … × kinds."""
+        flat = numbers @ self.sums.reshape(len(self.sums), -1)
+        return np.asarray(flat).reshape(*numbers.shape[:-1], self.size, self.size)
+
+    def pulled_back(self, slopes: Array) -> Array:
+        """The slopes of the numbers, from those of the entries."""
+        flat = slopes.reshape(*slopes.shape[:-2], -1)
+        return np.asarray(flat @ self.sums.reshape(len(self.sums), -1).T)
+
+    def turned(self, columns: Array) -> Array:
+        """XᵀSX of each of `sums` and of the matrices X, X × kinds × size × size."""
+        kinds, size, count = len(self.sums), self.size, len(columns)
+        beside = columns.transpose(1, 0, 2).reshape(size, -1)
+        half = (self.sums.reshape(-1, size) @ beside).reshape(kinds, size, count, size)
+        turned = half.transpose(2, 0, 3, 1).reshape(count, -1, size) @ columns
+        return np.asarray(turned).reshape(count, kinds, size, size)
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Sets T over the same states, with one L; each N_T is given by its numbers."""
+
+    blocks: tuple[StateBlock, ...]
+    moments: Array  # kinds × moments: the numbers of L, from y
+    weights: Array  # w_T
+
+    @cached_property
+    def used(self) -> IntArray:
+        """The moments, but y_0, that L depends on."""
+        return np.flatnonzero(self.moments[:, 1:].any(axis=0))
+
+    @cached_property
+    def by_used(self) -> sp.csr_array:
+        """Used moments × kinds."""
+        return sp.csr_array(self.moments[:, 1 + self.used].T)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """One block of one group: C with N_T = CCᵀ of each T, and w_T times how often it occurs."""
+
+    group: int
+    block: StateBlock
+    root: Array
+    often: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """An `_Asked` at some y: CᵀLC = Q diag(λ) Qᵀ."""
+
+    asked: _Asked
+    level: Array  # L
+    values: Array  # λ, T × size
+    turned: Array  # CQ
+
+    def summed(self, slopes: Array) -> Array:
+        """Σ_T CQ diag(slopes) QᵀCᵀ."""
+        each = self.turned * slopes[:, None, :]
+        return np.asarray((each @ self.turned.swapaxes(1, 2)).sum(axis=0))
+
+
+class LevelCoupling:
+    """max F(y) for the numbers of N_T of each group; singular N_T are refused (`LinAlgError`)."""
+
+    def __init__(self, groups: Sequence[Alike], asked: Sequence[Array]) -> None:
+        self.groups, self.asked = groups, asked
+        self._parts: list[_Asked] = []
+        for number, (group, numbers) in enumerate(zip(groups, asked, strict=True)):
+            for block in group.blocks:
+                values, vectors = np.linalg.eigh(block.of(numbers))
+                if (values[:, 0] <= SINGULAR * values[:, -1]).any():
+                    raise np.linalg.LinAlgError("something that is measured is not asked for")
+                root = vectors * np.sqrt(values)[:, None, :]
+                self._parts.append(_Asked(number, block, root, group.weights * block.often))
+
+    def solve(self, start: Array, nearby: Array | None = None) -> tuple[float, Array]:
+        """The largest F, and y there, from moments that are not extreme.
+
+        `nearby`: the best y of numbers hardly different, which mostly is a better beginning.
+        """
+        near = None if nearby is None else self._at(nearby)
+        if nearby is not None and near is not None:
+            found = self._climbed(nearby, near, 0.0, NEARBY)
+            if found is not None:
+                return self._value(found[1], 0.0), found[0]
+        moments, seen = start, self._at(start)
+        if seen is None:
+            raise np.linalg.LinAlgError("the moments to begin with are those of no records")
+        sizes = sum(part.root.shape[0] * part.block.size for part in self._parts)
+        for share in BARRIERS:
+            barrier = share * self._value(seen, 0.0) / sizes
+            found = self._climbed(moments, seen, barrier, PATIENT)
+            if found is None:
+                raise np.linalg.LinAlgError("no moments are found to be the best")
+            moments, seen = found
+        return self._value(seen, 0.0), moments
+
+    def _climbed(
+        self, moments: Array, seen: list[_Seen], barrier: float, effort: Effort
+    ) -> tuple[Array, list[_Seen]] | None:
+        """Newton's method on F + ε Σ ln det, where it comes to gain no more."""
+        enough = max(GAIN * self._value(seen, 0.0), GAIN_OF_BARRIER * barrier)
+        for _ in range(effort.steps):
+            value = self._value(seen, barrier)
+            slope, curvature = self._slope(seen, barrier), self._curvature(seen, barrier)
+            scale = 1 / np.sqrt(np.maximum(np.diag(curvature), np.finfo(float).tiny))
+            scaled = curvature * np.outer(scale, scale) + FLAT * np.eye(len(scale))
+            step = scale * np.linalg.solve(scaled, scale * slope)
+            gain = float(slope @ step)
+            for halved in range(effort.halved):
+                further = moments + 0.5**halved * np.append(0.0, step)
+                found = self._at(further)
+                if found is not None and self._value(found, barrier) > value:
+                    moments, seen = further, found
+                    break
+            else:
+                return (moments, seen) if gain <= ROUNDED * value else None
+            if gain <= enough:
+                return moments, seen
+        return None
+
+    def _at(self, moments: Array) -> list[_Seen] | None:
+        """All blocks at y; None where some L_T is not positive definite."""
+        levels, result = [group.moments @ moments for group in self.groups], []
+        for part in self._parts:
+            level = part.block.of(levels[part.group])
+            values, vectors = np.linalg.eigh(part.root.swapaxes(1, 2) @ level @ part.root)
+            if (values <= 0).any():
+                return None
+            result.append(_Seen(part, level, values, part.root @ vectors))
+        return result
+
+    def _value(self, seen: list[_Seen], barrier: float) -> float:
+        found = sum(float(s.asked.often @ np.sqrt(s.values).sum(axis=1)) for s in seen)
+        return found + barrier * sum(float(np.log(s.values).sum()) for s in seen)
+
+    def _slope(self, seen: list[_Seen], barrier: float) -> Array:
+        slope = np.zeros(self.groups[0].moments.shape[1])
+        for s in seen:
+            by_entry = s.summed(
+                0.5 * s.asked.often[:, None] / np.sqrt(s.values) + barrier / s.values
+            )
+            slope += s.asked.block.pulled_back(by_entry) @ self.groups[s.asked.group].moments
+        return slope[1:]
+
+    def _curvature(self, seen: list[_Seen], barrier: float) -> Array:
+        """−∂²: Σ E_ab E'_ab (½w/(√λ_a √λ_b (√λ_a + √λ_b)) + ε/(λ_aλ_b)), E = QᵀCᵀ(∂L)CQ.
+
+        First by the numbers of L of each group, then by moments.
+        """
+        count = self.groups[0].moments.shape[1] - 1
+        result = np.zeros((count, count))
+        by_number = {g: 0.0 for g, group in enumerate(self.groups) if len(group.used)}
+        for s in seen:
+            if s.asked.group in by_number:  # else it costs every record the same anyway
+                by_number[s.asked.group] += self._by_numbers(s, barrier)
+        for g, found in by_number.items():
+            by_used = self.groups[g].by_used
+            used = self.groups[g].used
+            result[np.ix_(used, used)] += by_used @ (by_used @ found).T
+        return result
+
+    def _by_numbers(self, s: _Seen, barrier: float) -> Array:
+        a, b = np.tril_indices(s.asked.block.size)  # E is symmetric
+        roots = np.sqrt(s.values)
+        both = roots[:, a] * roots[:, b]
+        weight = 0.5 * s.asked.often[:, None] / (both * (roots[:, a] + roots[:, b]))
+        weight = (weight + barrier / both**2) * np.where(a == b, 1.0, 2.0)
+        each = s.asked.block.turned(s.turned)[:, :, a, b] * np.sqrt(weight)[:, None]
+        flat = each.swapaxes(0, 1).reshape(each.shape[1], -1)
+        return np.asarray(flat @ flat.T)
+
+    def slopes(self, moments: Array) -> list[Array]:
+        """∂F/∂N_T at the best y, by the numbers of N_T: ½ w_T LC A^{-3/2} CᵀL, A = CᵀLC."""
+        result = [np.zeros_like(numbers) for numbers in self.asked]
+        for s in self._at(moments) or []:
+            columns = s.level @ s.turned / s.values[:, None, :] ** 0.75
+            by_entry = 0.5 * s.asked.often[:, None, None] * (columns @ columns.swapaxes(1, 2))
+            result[s.asked.group] += s.asked.block.pulled_back(by_entry)
+        return result
+
+
+def precision(level: Array, asked: Array) -> Array:
+    """Φ = L^{-1/2}(L^{1/2}NL^{1/2})^{1/2}L^{-1/2}, which is C(CᵀLC)^{-1/2}Cᵀ for N = CCᵀ."""
+    root = np.linalg.cholesky(asked)
+    values, vectors = np.linalg.eigh(root.T @ level @ root)
+    turned = root @ (vectors / values**0.25)
+    return np.asarray(turned @ turned.T)

@@ -164,18 +164,34 @@ class LevelCoupling:
             moments, seen = found
         return self._value(seen, 0.0), moments
 
+    def levelled(self, moments: Array) -> Array:
+        """The best y, from one where F gains no more than rounding.
+
+        Slopes still fall there, and what they leave is what some records pay more than others.
+        """
+        seen = self._at(moments)
+        if seen is None:
+            raise np.linalg.LinAlgError("the moments to begin with are those of no records")
+        step, gain = self._step(seen, 0.0)
+        for _ in range(PATIENT.steps):
+            further = moments + np.append(0.0, step)
+            found = self._at(further)
+            if found is None:
+                break
+            step, left = self._step(found, 0.0)
+            if not left < gain / 2:
+                break
+            moments, gain = further, left
+        return moments
+
     def _climbed(
         self, moments: Array, seen: list[_Seen], barrier: float, effort: Effort
     ) -> tuple[Array, list[_Seen]] | None:
-        """Newton's method on F + ε Σ ln det, where it comes to gain no more."""
+        """Newton's method on F + ε Σ ln det to where it gains no more, if that is within reach."""
         enough = max(GAIN * self._value(seen, 0.0), GAIN_OF_BARRIER * barrier)
         for _ in range(effort.steps):
             value = self._value(seen, barrier)
-            slope, curvature = self._slope(seen, barrier), self._curvature(seen, barrier)
-            scale = 1 / np.sqrt(np.maximum(np.diag(curvature), np.finfo(float).tiny))
-            scaled = curvature * np.outer(scale, scale) + FLAT * np.eye(len(scale))
-            step = scale * np.linalg.solve(scaled, scale * slope)
-            gain = float(slope @ step)
+            step, gain = self._step(seen, barrier)
             for halved in range(effort.halved):
                 further = moments + 0.5**halved * np.append(0.0, step)
                 found = self._at(further)
@@ -187,6 +203,14 @@ class LevelCoupling:
             if gain <= enough:
                 return moments, seen
         return None
+
+    def _step(self, seen: list[_Seen], barrier: float) -> tuple[Array, float]:
+        """Newton's step, and twice what it would gain."""
+        slope, curvature = self._slope(seen, barrier), self._curvature(seen, barrier)
+        scale = 1 / np.sqrt(np.maximum(np.diag(curvature), np.finfo(float).tiny))
+        scaled = curvature * np.outer(scale, scale) + FLAT * np.eye(len(scale))
+        step = scale * np.linalg.solve(scaled, scale * slope)
+        return step, float(slope @ step)
 
     def _at(self, moments: Array) -> list[_Seen] | None:
         """All blocks at y; None where some L_T is not positive definite."""

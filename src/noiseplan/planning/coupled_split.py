@@ -36,7 +36,7 @@ TINY: Final = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Coupled:
-    """U = [h; t] of each role with heads, the moments y at the optimum, and F."""
+    """U of each free role, [h; t] where it has heads, the moments y at the optimum, and F."""
 
     rows: dict[int, Array]
     moments: Array
@@ -55,7 +55,7 @@ def others_seen(design: Design, bases: dict[int, Basis], heads: Collection[int])
     for pair, r in enumerate(design.roles.pair_role.tolist()):
         if r not in heads:
             mean, tail = float(moments.mean[pair]), float(moments.residual[pair])
-            found[r] = Seen(np.array([[mean]]), tail, bases[r].sensitivity)
+            found[r] = Seen(np.array([[mean]]), tail * bases[r].sensitivity)
     return found
 
 
@@ -87,7 +87,9 @@ def best_moments(terms: CoupledTerms, seen: list[Seen], start: Array) -> tuple[f
     What tails cost is taken to be 1 − |h|². Rounded columns have several lengths: divided by the
     longest, they have |t|² ≤ 1 − |h|², and cost no more than that.
     """
-    return terms.coupling(seen).solve(start, nearby=start)
+    problem = terms.coupling(seen)
+    value, moments = problem.solve(start, nearby=start)
+    return value, problem.levelled(moments)
 
 
 def coupled_rows(
@@ -115,7 +117,7 @@ def coupled_rows(
     descend(along, np.zeros(along.size), options, enough=_Slow())
     best = search.best or first
     found = {r: point.rows for r, point in zip(terms.heads, best.points, strict=True)}
-    return Coupled(found, best.moments, best.value)
+    return Coupled({**rows, **found}, best.moments, best.value)
 
 
 def with_another_head(

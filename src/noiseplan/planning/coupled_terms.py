@@ -47,14 +47,13 @@ Meeting = tuple[Placed, ...]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What is asked of one attribute: g by sum and heads, and R of the tail.
+    """What is asked of one attribute: g by sum and heads, and R of the tail, for columns one long.
 
-    Without heads R is of the whole residual. `cost` is the squared length of its columns.
+    Without heads R is of the whole residual.
     """
 
     heads: Array  # g
     tail: float
-    cost: float = 1.0
 
     @property
     def mean(self) -> float:
@@ -74,7 +73,7 @@ class Group:
     placed: IntArray  # meetings × pairs of heads of all roles, one role after the other
     need: IntArray  # of each meeting, the row of `asked`
     left: IntArray  # powers × roles
-    asked: Array  # types × needs × powers, the cost of T times
+    asked: Array  # types × needs × powers
     alike: Alike
 
     def numbers(self, seen: list[Seen]) -> Array:
@@ -130,7 +129,7 @@ class CoupledTerms:
 
     def __init__(self, design: Design, letters: Mapping[int, int], others: Mapping[int, Seen]):
         roles = design.roles
-        self.heads, self.others = list(letters), others
+        self.letters, self.heads, self.others = letters, list(letters), others
         self.pairs = [head_pairs(letters[r]) for r in self.heads]
         self.members = np.array([len(role.members) for role in roles.roles])
         # Of every type of query, how many attributes of each role it names.
@@ -196,7 +195,7 @@ class CoupledTerms:
         found: dict[tuple[Counts, frozenset[Counts]], list[Counts]] = {}
         for types in sorted({tails for some in ranges for tails in some}):
             own = tuple(types[r] for r in self.heads)
-            found.setdefault((own, self._beside(types)), []).append(types)
+            found.setdefault((own, self.sizes_beside(types)), []).append(types)
         made, numbers = [], 0
         for (own, sizes), some in found.items():
             made.append(self._group(own, sizes, some))
@@ -205,7 +204,7 @@ class CoupledTerms:
                 raise TooLarge("too many types of sets of attributes")
         return [self._filled(*parts) for parts in made]  # once all moments are known
 
-    def _beside(self, types: Counts) -> frozenset[Counts]:
+    def sizes_beside(self, types: Counts) -> frozenset[Counts]:
         """How many heads of each role some query has beside T."""
         rows = self.named[(self.named >= types).all(axis=1)][:, self.heads]
         rows = np.unique(rows - np.array(types)[self.heads], axis=0)
@@ -222,9 +221,6 @@ class CoupledTerms:
         first, need = unique_rows(needs.reshape(len(meetings), len(self.heads)))
         left, asked = self._asked(types, needs[first])
         often = [prod(map(comb, self.members.tolist(), some)) for some in types]
-        costs = [prod(self.others[r].cost ** some[r] for r in self.others) for some in types]
-        # w_T tr (L^{1/2}NL^{1/2})^{1/2} is the same with cost · N and no cost of its own.
-        asked = asked * np.array(costs)[:, None, None]
         alike = Alike(blocks, np.zeros((0, 0)), np.array(often, dtype=np.float64))
         group = Group(tuple(types), np.array(own), table, need, left, asked, alike)
         return group, [self._expanded(own, meeting) for meeting in meetings]

@@ -26,7 +26,7 @@ from noiseplan.planning.workload_types import Design
 
 # Steps of the search, and how much of ln F the last so many of them must gain to go on.
 STEPS: Final = 250
-LAST, GAIN = 10, 1e-6
+LAST, GAIN = 20, 1e-6
 # Heads are no longer than this to begin with, or there would be no tail left.
 LONGEST: Final = 0.98
 # ln F where nothing level is found: no step leads there.

@@ -106,7 +106,7 @@ def test_precision_of_one_block() -> None:
 
 
 def test_nearby_moments_lead_to_the_same() -> None:
-    """From the best of numbers hardly different, of others far away, and from no records' at all."""
+    """From the best of numbers hardly different, of others, and from moments of no records."""
     far = [2.0 ** np.arange(len(n))[:, None] * n for n in asked(5)]
     value, moments = LevelCoupling(groups(), asked(0)).solve(START)
     changed = [1.01 * numbers for numbers in asked(0)]

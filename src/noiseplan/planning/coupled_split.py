@@ -27,6 +27,8 @@ from noiseplan.planning.workload_types import Design
 # Steps of the search, and how much of ln F the last so many of them must gain to go on.
 STEPS: Final = 250
 LAST, GAIN = 20, 1e-6
+# Steps of one head more of every role: each takes long, and most is gained by each role alone.
+TOGETHER: Final = 50
 # Heads are no longer than this to begin with, or there would be no tail left.
 LONGEST: Final = 0.98
 # ln F where nothing level is found: no step leads there.
@@ -98,6 +100,7 @@ def coupled_rows(
     letters: Mapping[int, int],
     rows: Mapping[int, Array],
     kept: Mapping[int, int] | None = None,
+    steps: int = STEPS,
 ) -> Coupled | None:
     """The best U found, from those without coupling; None where nothing level is found.
 
@@ -113,7 +116,7 @@ def coupled_rows(
     if first is None:
         return None
     along = _Along(search, begun, first)
-    options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
+    options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
     descend(along, np.zeros(along.size), options, enough=_Slow())
     best = search.best or first
     found = {r: point.rows for r, point in zip(terms.heads, best.points, strict=True)}
@@ -126,10 +129,9 @@ def with_another_head(
     """One head more of each role that can have it: how many letters, their terms, and the best U.
 
     A search for all of them at once begins where hardly anything is gained by a step, and its steps
-    are long. So each is found alone first, beside others that stay as they are seen.
+    are long. So each is found first with the other roles as they were. May raise `TooLarge`.
     """
     more = letters_of(design, max(letters.values()))
-    more = {r: max(count, more[r]) for r, count in letters.items()}
     rows = dict(found.rows)
     for r in letters:
         if more[r] > letters[r]:
@@ -140,7 +142,7 @@ def with_another_head(
             if alone is not None:
                 rows[r] = alone.rows[r]
     terms = CoupledTerms(design, more, others)
-    best = coupled_rows(design, terms, more, rows, _heads(more))
+    best = coupled_rows(design, terms, more, rows, _heads(more), TOGETHER)
     return None if best is None else (more, terms, best)
 
 

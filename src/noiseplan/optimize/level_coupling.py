@@ -15,7 +15,8 @@ slopes ½Σ_T w_T tr X_T ∂L_T/∂y_j are zero for X_T = L_T^{-1/2}(…)^{1/2}L
 same at every y, F in all, and Σw_T tr N_TX_T⁻¹ = F. ∎
 
 F is finite where L_T becomes singular, so that Newton's steps would run into that: a barrier
-ε Σ ln det keeps them off, with ε falling to nothing. Matrices over states of attributes that may be
+ε Σ ln det keeps them off, with ε falling to nothing; from the best moments of numbers hardly
+different two or three steps without it are enough. Matrices over states of attributes that may be
 exchanged fall into small blocks (`exchangeable_sums`), made of the same few numbers.
 """
 
@@ -40,14 +41,14 @@ GAIN, GAIN_OF_BARRIER, ROUNDED = 1e-9, 1e-2, 1e-9
 
 
 @dataclass(frozen=True)
-class Effort:
+class Patience:
     """How many steps of Newton's method are taken, and how often one is halved, at most."""
 
     steps: int
     halved: int
 
 
-NEARBY, PATIENT = Effort(8, 5), Effort(60, 40)
+NEARBY, PATIENT = Patience(8, 5), Patience(60, 40)
 # Eigenvalues of N below this share of the largest count as none.
 SINGULAR: Final = 1e-13
 # Added to a scaled curvature, which may be singular.
@@ -63,7 +64,7 @@ class StateBlock:
 
     @property
     def size(self) -> int:
-        return self.sums.shape[1]
+        return int(self.sums.shape[1])
 
     def of(self, numbers: Array) -> Array:
         """The block of a matrix with these numbers, … × kinds."""
@@ -152,9 +153,7 @@ class LevelCoupling:
             found = self._climbed(nearby, near, 0.0, NEARBY)
             if found is not None:
                 return self._value(found[1], 0.0), found[0]
-        moments, seen = start, self._at(start)
-        if seen is None:
-            raise np.linalg.LinAlgError("the moments to begin with are those of no records")
+        moments, seen = start, self._begun(start)
         sizes = sum(part.root.shape[0] * part.block.size for part in self._parts)
         for share in BARRIERS:
             barrier = share * self._value(seen, 0.0) / sizes
@@ -169,10 +168,7 @@ class LevelCoupling:
 
         Slopes still fall there, and what they leave is what some records pay more than others.
         """
-        seen = self._at(moments)
-        if seen is None:
-            raise np.linalg.LinAlgError("the moments to begin with are those of no records")
-        step, gain = self._step(seen, 0.0)
+        step, gain = self._step(self._begun(moments), 0.0)
         for _ in range(PATIENT.steps):
             further = moments + np.append(0.0, step)
             found = self._at(further)
@@ -184,15 +180,21 @@ class LevelCoupling:
             moments, gain = further, left
         return moments
 
+    def _begun(self, moments: Array) -> list[_Seen]:
+        seen = self._at(moments)
+        if seen is None:
+            raise np.linalg.LinAlgError("the moments to begin with are those of no records")
+        return seen
+
     def _climbed(
-        self, moments: Array, seen: list[_Seen], barrier: float, effort: Effort
+        self, moments: Array, seen: list[_Seen], barrier: float, patience: Patience
     ) -> tuple[Array, list[_Seen]] | None:
-        """Newton's method on F + ε Σ ln det to where it gains no more, if that is within reach."""
+        """Newton's method on F + ε Σ ln det to where it gains no more; None where patience ends."""
         enough = max(GAIN * self._value(seen, 0.0), GAIN_OF_BARRIER * barrier)
-        for _ in range(effort.steps):
+        for _ in range(patience.steps):
             value = self._value(seen, barrier)
             step, gain = self._step(seen, barrier)
-            for halved in range(effort.halved):
+            for halved in range(patience.halved):
                 further = moments + 0.5**halved * np.append(0.0, step)
                 found = self._at(further)
                 if found is not None and self._value(found, barrier) > value:
@@ -243,17 +245,15 @@ class LevelCoupling:
         """
         count = self.groups[0].moments.shape[1] - 1
         result = np.zeros((count, count))
-        by_number = {g: 0.0 for g, group in enumerate(self.groups) if len(group.used)}
-        for s in seen:
-            if s.asked.group in by_number:  # else it costs every record the same anyway
-                by_number[s.asked.group] += self._by_numbers(s, barrier)
-        for g, found in by_number.items():
-            by_used = self.groups[g].by_used
-            used = self.groups[g].used
-            result[np.ix_(used, used)] += by_used @ (by_used @ found).T
+        for g, group in enumerate(self.groups):
+            if len(group.used):  # else it costs every record the same anyway
+                mine = [self._by_numbers(s, barrier) for s in seen if s.asked.group == g]
+                by_used = group.by_used @ (group.by_used @ np.sum(mine, axis=0)).T
+                result[np.ix_(group.used, group.used)] += by_used
         return result
 
     def _by_numbers(self, s: _Seen, barrier: float) -> Array:
+        """What one block adds to −∂² by the numbers of L."""
         a, b = np.tril_indices(s.asked.block.size)  # E is symmetric
         roots = np.sqrt(s.values)
         both = roots[:, a] * roots[:, b]
@@ -266,7 +266,7 @@ class LevelCoupling:
     def slopes(self, moments: Array) -> list[Array]:
         """∂F/∂N_T at the best y, by the numbers of N_T: ½ w_T LC A^{-3/2} CᵀL, A = CᵀLC."""
         result = [np.zeros_like(numbers) for numbers in self.asked]
-        for s in self._at(moments) or []:
+        for s in self._begun(moments):
             columns = s.level @ s.turned / s.values[:, None, :] ** 0.75
             by_entry = 0.5 * s.asked.often[:, None, None] * (columns @ columns.swapaxes(1, 2))
             result[s.asked.group] += s.asked.block.pulled_back(by_entry)

@@ -229,7 +229,8 @@ class CoupledTerms:
         self, free: list[int], sizes: frozenset[Counts]
     ) -> tuple[tuple[StateBlock, ...], list[Meeting]]:
         """Blocks over the states of so many attributes outside T, and how two states can meet."""
-        found, used = [], set()
+        found: list[tuple[float, int, dict[Meeting, Array]]] = []
+        used: set[Meeting] = set()
         each = [self._sums[r].blocks(n) for r, n in zip(self.heads, free, strict=True)]
         for chosen in product(*each):
             grid = np.indices([len(block.present) for block in chosen]).reshape(len(chosen), -1)
@@ -298,8 +299,8 @@ class CoupledTerms:
                 for powers, value in zip(map(tuple, left[kept].tolist()), each, strict=True):
                     place = found.setdefault(powers, np.zeros((len(types), len(needs))))
                     place[t, n] += value
-        powers = np.array(list(found), dtype=np.int64).reshape(len(found), len(self.heads))
-        return powers, np.stack(list(found.values()), axis=-1)
+        table = np.array(list(found), dtype=np.int64).reshape(len(found), len(self.heads))
+        return table, np.stack(list(found.values()), axis=-1)
 
 
 def _squares(tails: int, pairs: list[tuple[int, int]]) -> Iterator[tuple[int, Placed]]:

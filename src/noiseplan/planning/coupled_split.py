@@ -28,7 +28,7 @@ from noiseplan.planning.workload_types import Design
 STEPS: Final = 250
 LAST, GAIN = 20, 1e-6
 # Steps of one head more of every role: each takes long, and most is gained by each role alone.
-TOGETHER: Final = 50
+TOGETHER: Final = 80
 # Heads are no longer than this to begin with, or there would be no tail left.
 LONGEST: Final = 0.98
 # ln F where nothing level is found: no step leads there.

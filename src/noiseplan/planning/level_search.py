@@ -149,14 +149,16 @@ class Weighting:
 
     def _precisions(self, needed: Pieces, prices: Array, tolerance: float) -> tuple[Pieces, Array]:
         """Rows of levels and pieces that are paid for together, and the weights of the cells."""
-        asked, keys = self.problem, self._keys(needed)
+        asked, keys, cells = self.problem, self._keys(needed), len(self.grams[0])
+        none = np.zeros((0, cells))
+        rows = [[none for _ in level] for level in needed]
+        if not keys:  # what is asked of a level is lost by rounding beside the others
+            return rows, np.full((*prices.shape[:-1], cells), 1.0 / cells)
         shares = asked.dimensions / asked.values
         grams = [asked.dimensions[p] * needed[c][p] for c, p in keys]
         found = best_precisions(
             grams, np.stack([prices[..., c] * shares[p] for c, p in keys], axis=-1), tolerance
         )
-        none = np.zeros((0, len(self.grams[0])))
-        rows = [[none for _ in level] for level in needed]
         for (c, p), own in zip(keys, found.rows, strict=True):
             rows[c][p] = own
         return rows, found.weights

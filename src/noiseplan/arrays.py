@@ -49,7 +49,8 @@ def frozen(value: Any, others: bool = True) -> Any:
     """An array that nobody can change, also each of those in tuples and lists; else the value.
 
     It is a copy, unless it is read-only as it is, or no `others` have it. What is read-only through
-    a view alone can be changed by whoever has the array behind it.
+    a view alone can be changed by whoever has the array behind it, or the memory that is not an
+    array's: a file, a buffer.
 
     Examples
     --------
@@ -70,7 +71,10 @@ def frozen(value: Any, others: bool = True) -> Any:
     behind = value
     while isinstance(behind.base, np.ndarray):
         behind = behind.base
-    if others and (value.flags.writeable or behind.flags.writeable):
+        if not others:
+            behind.setflags(write=False)
+    shared = behind.base is not None and not isinstance(behind.base, bytes)
+    if others and (value.flags.writeable or behind.flags.writeable or shared):
         once = value[tuple(slice(None) if step else slice(1) for step in value.strides)]
         copied = np.array(once)  # what is broadcast is kept once
         copied.setflags(write=False)

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from mechanism_examples import probe_of
 from probes import Probe
 
 import noiseplan as nz
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import Noise
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -32,6 +34,7 @@ def arrays(value: Any, path: str, seen: dict[int, Any]) -> Iterator[tuple[str, n
     seen[id(value)] = value  # kept, so that its id is its own
     if isinstance(value, np.ndarray):
         yield path, value
+        yield from arrays(value.base, f"{path}.base", seen)
     elif isinstance(value, dict):
         for key, each in value.items():
             yield from arrays(each, f"{path}[{key!r}]", seen)
@@ -73,6 +76,57 @@ def test_what_was_changed_in_place_after_planning_is_refused() -> None:
             rows *= 100
         with pytest.raises(ValueError, match="read-only"):
             copied.noise.size[:] /= 100
+
+
+@pytest.mark.parametrize("budget", [nz.zCDP(0.5), nz.PureDP(1.0)])
+@pytest.mark.parametrize("copied", [False, True])
+def test_no_array_of_a_plan_that_looks_at_the_data_can_be_changed(
+    budget: Any, copied: bool
+) -> None:
+    """Where cells lie along the line says how often each is counted."""
+    schema = nz.Schema({"age": nz.Ordinal(range(64))})
+    workload = nz.Workload([nz.Query(schema, {"age": nz.Ranges()})])
+    plan = nz.plan(workload, budget=budget, planner="dawa")
+    own = plan.mechanism
+    plan.release(np.ones(64, np.int64), seed=1)
+    own = pickle.loads(pickle.dumps(own)) if copied else own
+    assert list(arrays(own, "", {}))
+    assert not writeable(own)
+    with pytest.raises(ValueError, match="read-only"):
+        own.line.order[:] = 3
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["auto", "randomized response", "subset selection", "matrix l1"]
+)
+def test_no_array_that_a_device_randomizes_by_can_be_changed(mechanism: str) -> None:
+    """ε of a report is worked out once, and so is what is drawn from."""
+    schema = nz.Schema.from_sizes({"age": 6})
+    query = nz.Query(schema, {"age": nz.Prefix()})
+    plan = nz.local.plan(query, epsilon=1.0, mechanism=mechanism)
+    device = plan.randomizer()
+    device.report(2)
+    for each in (device, pickle.loads(pickle.dumps(device)), plan.reconstruction.parts[0].strategy):
+        assert not writeable(each)
+
+
+def test_queries_that_are_measured_cannot_be_put_in_another_order() -> None:
+    """Each has noise of its own: in another order one with more of it than the others would be
+    measured with theirs."""
+    own = probe_of("own rows, Laplace, float").mechanism
+    assert isinstance(own, WorkloadRowsMechanism)
+    assert isinstance(own.queries, tuple)
+    assert isinstance(own._factors, tuple)
+
+
+def test_memory_that_is_no_array_is_somebody_elses() -> None:
+    """An array that is read-only in memory which is not."""
+    memory = bytearray(np.array([1.0, 2.0]).tobytes())
+    sizes = np.frombuffer(memory)
+    sizes.setflags(write=False)
+    noise = Noise("gaussian", sizes)
+    memory[:] = bytes(len(memory))
+    assert noise.size.tolist() == [1.0, 2.0]
 
 
 def test_arrays_of_others_are_copied_once() -> None:

@@ -24,12 +24,14 @@ from levels_oracles import (
     TREE,
     VALUE_OF_B,
     VALUES,
+    flat,
     levels_of,
     made,
     noise_of,
     oracle,
     told,
     tree_of,
+    written_out,
 )
 
 import noiseplan as nz
@@ -37,6 +39,7 @@ from depth import examples
 from noiseplan.domain.tree import Tree
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms import level_answers
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, LevelsMechanism
 
 
@@ -193,3 +196,37 @@ def test_what_no_level_measures_is_refused() -> None:
         pytest.raises(UnanswerableError, match="ask for tables by level"),
     ):
         made().variance(ASKED["joint"])
+
+
+# The second and the third of three have one child, which has two.
+CHAINED = tree_of(EVERY, np.array([0, 0, 1, 2, 2, 3, 3]), np.array([0, 0, 0, 1, 1, 2, 2]))
+
+
+@pytest.mark.parametrize("rows", [[[3]], [[3], [6]], [[3, 4, 4]], [[5, 6]], [[1], [3]], [[2, 3]]])
+def test_only_children_need_not_be_told_at_their_own_level(rows: list[list[int]]) -> None:
+    """Nothing is measured of them there: what levels above and below them tell is enough."""
+    levels = levels_of(CHAINED, [np.eye(6), np.eye(6), SEX, np.eye(6)])
+    mechanism = LevelsMechanism(SCHEMA, PLACE, OTHERS, CHAINED, levels, False)
+    along = np.array([np.bincount(row, minlength=VALUES) for row in rows], dtype=float)
+    factors = {"a": nz.Identity(), "t": nz.Custom(along), "b": nz.Identity()}
+    query = nz.Query(SCHEMA, factors, name="some places")
+    if not told(mechanism, query):  # siblings at the level that tells less
+        assert min(map(min, rows)) < 3
+        with pytest.raises(UnanswerableError, match="some places"):
+            mechanism.variance(query)
+        return
+    found = oracle(mechanism, query)
+    truth = np.einsum("qm,qm,m->q", found, found, noise_of(mechanism))
+    np.testing.assert_allclose(mechanism.variance(query), truth, rtol=1e-9)
+    np.testing.assert_allclose(
+        mechanism.covariance(query, query),
+        (found * noise_of(mechanism)) @ found.T,
+        atol=1e-9 * truth.max(),
+    )
+    np.testing.assert_allclose(found @ flat(written_out(mechanism)), query.dense(), atol=1e-9)
+    measured = np.random.default_rng(0).normal(size=found.shape[1])
+    parts = np.split(measured, np.cumsum([rows * n for rows, n in mechanism.shapes])[:-1])
+    shaped = zip(parts, mechanism.shapes, strict=True)
+    values = tuple(part.reshape(shape) for part, shape in shaped)
+    answer = mechanism.answering(Measurements(values))(query)
+    np.testing.assert_allclose(answer, found @ measured, rtol=1e-9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,9 +19,13 @@ from noiseplan.errors import QueryError, UnanswerableError
 from noiseplan.mechanisms import tree_block
 from noiseplan.mechanisms.measured_levels import LevelsMechanism
 from noiseplan.mechanisms.measured_tree import TreeMechanism
-from noiseplan.planning import limits
+from noiseplan.planning import level_search, limits
+from noiseplan.planning.level_search import Weighting
+from noiseplan.planning.long_problem import tree_along
 from noiseplan.planning.measured_numbers import INTEGERS
 from noiseplan.planning.planners import level_plans, tree_plans
+from noiseplan.planning.planners.level_plans import LevelPlan
+from noiseplan.planning.problem import Problem
 
 BUDGET, VALUE = nz.zCDP(0.5), nz.Identity()
 AGES = 3
@@ -473,3 +478,67 @@ def test_short_attributes_of_many_cells_beside_them_are_not_looked_at() -> None:
     with mock.patch.object(level_plans, "solve", side_effect=AssertionError("looked at")):
         plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
     assert "levels" not in dict(plan.considered)
+
+
+@pytest.mark.parametrize("asked", list(product([0.0, 1.0], repeat=4))[1:])
+@pytest.mark.parametrize("least", [0.0, 1e-300, 1e-12])
+def test_what_is_lost_by_rounding_beside_the_rest_leaves_a_plan_and_a_bound(
+    asked: tuple[float, ...], least: float
+) -> None:
+    """Weights of norms are powers of variances: of some queries nothing is left of them."""
+    workload = places(1, False)
+    with planned_as_long():
+        whole = tree_along(Problem(workload, nz.zCDP(0.5)), 1)
+        assert whole is not None
+        plan = LevelPlan(whole)
+        own = plan.even(whole.weights)
+        pairs = zip(own.nodes, asked, strict=True)
+        nodes = [each * (weight or least) for each, weight in pairs]
+        weighting = Weighting(own.problem, nodes, own.grams)
+        with np.errstate(invalid="raise", divide="raise"):
+            design = weighting.best()
+            bounds = [weighting.bound(design.x, together) for together in (False, True)]
+            with mock.patch.object(level_search, "LARGEST", 0):
+                bounds.append(weighting.bound(design.x))
+    value = weighting.value(design)
+    assert 0 < min(bounds) <= max(bounds) <= value * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_asked_of_one_county_alone_is_bounded_by_weights_of_its_own(seed: int) -> None:
+    """As where kinds of places are too many to be looked at together."""
+    workload = places(seed, False)
+    with planned_as_long():
+        whole = tree_along(Problem(workload, nz.zCDP(0.5)), 1)
+        assert whole is not None
+        own = LevelPlan(whole).even(whole.weights)
+        county = next(i for i, each in enumerate(own.problem.asked) if each.level == 1)
+        nodes, grams = list(own.nodes), list(own.grams)
+        nodes[county] = nodes[county] * (np.arange(len(nodes[county])) == 0)
+        grams[county] = np.zeros_like(grams[county])
+        grams[county][0, 0] = 100.0
+        total = next(i for i, each in enumerate(own.problem.asked) if each.level == 0)
+        nodes[total] = np.zeros_like(nodes[total])
+        weighting = Weighting(own.problem, nodes, grams)
+        design = weighting.best()
+        exact, product = weighting.bound(design.x), weighting._bound_of_product(design.x)
+        with mock.patch.object(level_search, "LARGEST", 0):
+            apart = weighting.bound(design.x)
+    assert product <= apart <= exact * (1 + 1e-6) <= weighting.value(design) * (1 + 2e-6)
+    assert exact - apart < 0.5 * (exact - product)
+
+
+def test_the_worst_of_variances_far_apart_is_planned_for() -> None:
+    """Weights of what counts for nothing are powers of 10^-70 and less, and end as zero."""
+    rng = np.random.default_rng(11)
+    workload = places(int(rng.integers(1000)), bool(rng.random() < 0.2))
+    apart = 10 ** rng.uniform(0, float(rng.uniform(4, 9)), len(workload))
+    own = [
+        nz.Query(q.schema, q.factors, weight=w)
+        for q, w in zip(workload, apart.tolist(), strict=True)
+    ]
+    with planned_as_long():
+        plan = nz.plan(
+            nz.Workload(own), budget=BUDGET, noise="gaussian", objective=nz.WorstVariance()
+        )
+    assert plan.lower_bound <= plan.total_variance * (1 + 1e-9)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from noiseplan.arrays import IntArray, first_of, immutable
+from noiseplan.domain.tree import Tree
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import DenseMatrix, Matrix, TotalMatrix, kronecker_dense
 from noiseplan.matrices.base import Array
@@ -48,11 +49,11 @@ class AskedLevels:
         schema = mechanism.schema
         factors = dict(zip(query.attributes, query.matrices(), strict=True))
         along = factors.get(schema.names[mechanism.place])
-        rows = _over_others(mechanism, factors)
-        tree, depth = mechanism.tree, _deepest(mechanism, rows)
+        rows, tree = _over_others(mechanism, factors), mechanism.tree
+        told = [own.fit.determines(DenseMatrix(rows)) for own in mechanism.levels]
         pieces = []
         for piece in node_rows(along or TotalMatrix(len(tree.of_value)), tree):
-            seen = None if piece is None or depth < 0 else piece.over(tree, depth)
+            seen = None if piece is None else _seen(piece, tree, told)
             if seen is None:
                 level = None if piece is None else _first_untold(mechanism, rows, piece)
                 raise _untold(mechanism, query, level, _causes(mechanism, factors, level))
@@ -211,6 +212,36 @@ def _untold(
         f"{query.name!r} asks for more of the other attributes, or of {name!r}, than the plan "
         f"measures at this level: add the query to the workload. The cause is {why}"
     )
+
+
+def _seen(piece: NodeRows, tree: Tree, told: list[bool]) -> NodeRows | None:
+    """Rows along the tree over a level down to which all levels tell what is asked of the others,
+    or measure nothing of these nodes: only children are their parents. None where there is none."""
+    depth = (*told, False).index(False) - 1
+    seen = None if depth < 0 else piece.over(tree, depth)
+    if seen is not None or piece.up_to is not None:
+        return seen
+    for level in range(piece.level, depth, -1):
+        seen = piece.over(tree, level)
+        if seen is None or not told[0]:
+            return None
+        nodes, needed = _nodes_of(seen), set[int]()
+        for at in range(level, 0, -1):
+            parent = tree.parents[at - 1]
+            if (np.bincount(parent)[parent[nodes]] > 1).any():
+                needed.add(at)
+            nodes = np.unique(parent[nodes])
+        if all(told[at] for at in needed):
+            return seen
+    return None
+
+
+def _nodes_of(rows: NodeRows) -> IntArray:
+    """The nodes that rows have some of."""
+    if rows.nodes is not None:
+        return rows.nodes
+    assert rows.weights is not None  # sums up to some have all
+    return np.unique(rows.weights.nonzero()[1])
 
 
 def _first_untold(mechanism: LevelsMechanism, rows: Array, piece: NodeRows) -> int:

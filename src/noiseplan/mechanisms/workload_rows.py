@@ -110,9 +110,9 @@ class WorkloadRowsMechanism(Mechanism):
     # ------------------------------------------------------------------ what is measured
 
     @cached_property
-    def queries(self) -> list[Query]:
+    def queries(self) -> tuple[Query, ...]:
         """The queries whose rows are measured."""
-        return list(self.workload)
+        return tuple(self.workload)
 
     @cached_property
     def _places(self) -> dict[object, slice]:
@@ -122,10 +122,10 @@ class WorkloadRowsMechanism(Mechanism):
         return {query.key: slice(end - size, end) for query, size, end in reversed(list(pairs))}
 
     @cached_property
-    def _factors(self) -> list[tuple[Matrix | Array, ...]]:
+    def _factors(self) -> tuple[tuple[Matrix | Array, ...], ...]:
         """The rows of each query over its own table, as measuring multiplies them."""
         known: dict[object, tuple[Matrix | Array, ...]] = {}
-        return [known.setdefault(q.key, tuple(map(_plain, q.pieces))) for q in self.queries]
+        return tuple(known.setdefault(q.key, tuple(map(_plain, q.pieces))) for q in self.queries)
 
     def _matrices(self) -> Iterator[Matrix | Array]:
         """All that counts are multiplied by."""
@@ -426,7 +426,7 @@ class WorkloadRowsMechanism(Mechanism):
         return np.broadcast_to(self.noise.size, (self.numbers,))
 
     def measured_queries(self, most: int) -> list[Query]:
-        return self.queries[:most]
+        return list(self.queries[:most])
 
     # ------------------------------------------------------------------ saving
 

@@ -170,6 +170,8 @@ def _pinched(
     ]
     coefficients = np.concatenate(levels)  # those that differ, of all levels × j
     largest = coefficients.max(initial=0.0)
+    if not largest > 0:  # nothing is asked
+        return 0.0
     with np.errstate(divide="ignore"):
         steps = np.floor(np.log(coefficients / largest) / np.log(ALIKE))
     steps = np.where(coefficients > FAINT * largest, steps, -np.inf)

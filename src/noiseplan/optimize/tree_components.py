@@ -138,8 +138,10 @@ class ComponentSearch:
         node = leaf
         for level in range(len(paid) - 1, -1, -1):
             mine = last == level
-            kept = LEAST_KEPT * paid[level][node[mine]]
-            paid[level][node[mine]] = np.maximum(free[mine], kept)
+            own, rest = paid[level][node[mine]], free[mine]
+            # Of a level that has no rows nodes may pay anything: they pay what they did.
+            rest = np.where(np.isfinite(rest), rest, own)
+            paid[level][node[mine]] = np.maximum(rest, LEAST_KEPT * own)
             node = self.tree.shape.parents[level - 1][node] if level else node
         return self._of(paid)
 
@@ -223,7 +225,8 @@ class ComponentSearch:
     # ------------------------------------------------------------------ its slope
 
     def record_weights(self, counted: Counted, x: Array) -> Array:
-        """λ of one copy of each kind of leaf: what a cheaper record there would gain."""
+        """λ of one copy of each kind of leaf: what a cheaper record there would gain; the same of
+        all where none would, as where nothing is asked of the last level."""
         _, _, of_paid = self._adjoint(counted, x)
         found = -of_paid[0]
         for level in range(1, len(of_paid)):
@@ -231,6 +234,7 @@ class ComponentSearch:
             # Where the only child pays nothing, what its parent pays is for its records.
             found = np.where(self._only[level], above, -of_paid[level])
         found = np.maximum(found, 0.0) / self.tree.copies[-1]
+        found = found if found.any() else np.ones(len(found))
         return np.asarray(found / (found @ self.tree.copies[-1]))
 
     def _value(self, counted: Counted, x: Array) -> tuple[float, Array]:

@@ -15,7 +15,7 @@ beside levels that each make every cell pay the same, so that every record does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final
 
@@ -27,7 +27,7 @@ from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.optimize.level_bound import LARGEST, Together, norm_of_levels
 from noiseplan.optimize.level_precisions import best_precisions
-from noiseplan.optimize.tree_bound import TreeNorm
+from noiseplan.optimize.tree_bound import TreeNorm, nodes_above
 from noiseplan.optimize.tree_components import Components, ComponentSearch, Counted
 from noiseplan.planning.level_problem import LevelProblem
 
@@ -39,6 +39,8 @@ ROUNDS, WORTH_A_ROUND = 6, 1e-4
 MOST_PAYERS, FEW_PAYERS = 1 << 18, 1 << 11
 # A level that costs this share of the dearest is paid by nobody: its price is as good as any.
 UNPAID: Final = 1e-12
+# Kinds of nodes of the first level that are bounded one by one.
+MOST_PARTS: Final = 12
 # What records pay at most, tried between the mean and the dearest.
 EVENED: Final = 6
 
@@ -149,14 +151,16 @@ class Weighting:
 
     def _precisions(self, needed: Pieces, prices: Array, tolerance: float) -> tuple[Pieces, Array]:
         """Rows of levels and pieces that are paid for together, and the weights of the cells."""
-        asked, keys = self.problem, self._keys(needed)
+        asked, keys, cells = self.problem, self._keys(needed), len(self.grams[0])
+        none = np.zeros((0, cells))
+        rows = [[none for _ in level] for level in needed]
+        if not keys:  # what is asked of a level is lost by rounding beside the others
+            return rows, np.full((*prices.shape[:-1], cells), 1.0 / cells)
         shares = asked.dimensions / asked.values
         grams = [asked.dimensions[p] * needed[c][p] for c, p in keys]
         found = best_precisions(
             grams, np.stack([prices[..., c] * shares[p] for c, p in keys], axis=-1), tolerance
         )
-        none = np.zeros((0, len(self.grams[0])))
-        rows = [[none for _ in level] for level in needed]
         for (c, p), own in zip(keys, found.rows, strict=True):
             rows[c][p] = own
         return rows, found.weights
@@ -222,12 +226,37 @@ class Weighting:
     def bound(self, x: Array, together: bool = True) -> float:
         """What no mechanism has less of: exact where all nodes of a level are alike, or where kinds
         of leaves are few and looked at together, which takes longer."""
-        alike, asked = self.problem.whole.alike, self.problem
         if self._even:
             return self._even_bound()
         found = self._bound_together(x) if together else None
         if found is not None:
             return found
+        parts = self._parts() if together else []
+        return max(self._bound_of_product(x), sum(part._bound_of_product(x) for part in parts))
+
+    def _parts(self) -> list[Weighting]:
+        """What is asked of each kind of node of the first level, where these are few: whatever
+        serves all has no less for any of them than the best for it alone, with weights of its own
+        for cells. Of what is asked of the whole nothing is left."""
+        shape, last = self.problem.whole.alike.shape, len(self.problem.whole.alike.copies) - 1
+        above = [nodes_above(shape, level) for level in range(1, last + 1)]
+        kinds = len(self.problem.whole.alike.copies[1]) if last else 0
+        if not 1 < kinds <= MOST_PARTS:
+            return []
+        return [
+            replace(
+                self,
+                nodes=[
+                    nodes * (above[each.level - 1][1] == kind if each.level else 0.0)
+                    for each, nodes in zip(self.problem.asked, self.nodes, strict=True)
+                ],
+            )
+            for kind in range(kinds)
+        ]
+
+    def _bound_of_product(self, x: Array) -> float:
+        """By weights of leaves times weights of cells."""
+        alike, asked = self.problem.whole.alike, self.problem
         search = ComponentSearch(alike, np.ones(len(alike.copies)))
         components = search.at(x)
         rows, _ = self._levelled(components, FINE)

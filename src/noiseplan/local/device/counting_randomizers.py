@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.local.device.integer_chances import (
     WHOLE,
     below,
@@ -61,6 +61,7 @@ class Numbered(Randomizer):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False, repr=False)
 class TableRandomizer(Numbered):
     """Thresholds for every type: an integer of 62 random bits is looked up among them."""
@@ -141,6 +142,7 @@ class TableRandomizer(Numbered):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False, repr=False)
 class ShiftRandomizer(Numbered):
     """A pattern, then a place in it, which says by how much the pattern is shifted.
@@ -222,6 +224,7 @@ class ShiftRandomizer(Numbered):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False, repr=False)
 class SubsetRandomizer(Randomizer):
     """A size, then a subset of that size: with chance h/2⁶² one that holds the user's type."""
@@ -307,6 +310,7 @@ class SubsetRandomizer(Randomizer):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False, repr=False)
 class SplitRandomizer(Numbered):
     """One of several randomizers, drawn with public chances; reports are numbered through."""

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.local.device.randomizer import LARGEST_TABLE, Parts, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise import discrete_gaussian, discrete_laplace
@@ -110,6 +110,7 @@ LAWS: Final = {law.name: law for law in (LaplaceSums(), GaussianSums())}
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False, repr=False)
 class SumRandomizer(Randomizer):
     """Reports are integers, one per row of the strategy; the collector adds them up."""

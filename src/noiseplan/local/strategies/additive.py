@@ -22,7 +22,7 @@ from typing import Final, final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError
 from noiseplan.local.device.noisy_sums import LAWS, SumRandomizer, largest_distance
 from noiseplan.local.device.randomizer import Randomizer
@@ -40,6 +40,7 @@ GRID = 1 << 24
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class AdditiveStrategy(Strategy):
     """Integers of each type, with discrete noise on every one of them.

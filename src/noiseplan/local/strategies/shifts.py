@@ -38,7 +38,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import UnanswerableError
 from noiseplan.local.device.counting_randomizers import ShiftRandomizer
 from noiseplan.local.device.integer_chances import high_chances, rounded_shares
@@ -51,6 +51,7 @@ Spectrum = NDArray[np.complex128]
 Bits = NDArray[np.bool_]
 
 
+@immutable
 @dataclass(frozen=True)
 class Group:
     """A product of cyclic groups; its elements are numbered as cells, the last axis fastest."""
@@ -108,6 +109,7 @@ def groups_of(shape: tuple[int, ...]) -> list[Group]:
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class ShiftStrategy(Strategy):
     """All shifts of some patterns.

@@ -25,7 +25,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.device.counting_randomizers import TableRandomizer
 from noiseplan.local.device.integer_chances import WHOLE, rounded_table
@@ -140,6 +140,7 @@ class Strategy(ABC):
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class TableStrategy(Strategy):
     """Any strategy, as an explicit matrix of chances (outputs × types)."""

@@ -27,7 +27,7 @@ from typing import final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.local.device.counting_randomizers import SubsetRandomizer
 from noiseplan.local.device.integer_chances import high_chances, rounded_shares
 from noiseplan.local.device.randomizer import Randomizer
@@ -40,6 +40,7 @@ NEVER = 1e-18
 
 
 @final
+@immutable
 @dataclass(frozen=True, eq=False)
 class SubsetStrategy(Strategy):
     """Report a random subset of the types; only its size distribution is free.

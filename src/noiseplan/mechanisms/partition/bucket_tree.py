@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
@@ -56,6 +56,7 @@ class TotalsPlan(Protocol):
     def privacy(self) -> Guarantee: ...
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class BucketPlan:
     """What is measured of buckets: `top` over the last groups, `storeys` from the buckets upwards.

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import IdentityMatrix, PrefixMatrix, RangesMatrix, TotalMatrix
 from noiseplan.matrices.base import Array, Matrix
@@ -51,6 +51,7 @@ def require_asked(query: Query, asked: tuple[str, ...]) -> None:
         )
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class LineWorkload:
     """A workload over one or two attributes whose cells lie in a line."""

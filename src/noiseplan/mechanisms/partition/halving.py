@@ -26,7 +26,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.partition.exact_powers import ERROR, UNIT, Rate
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
@@ -42,6 +42,7 @@ FIRST: Final = ENTER ** np.arange(3.0)
 CHARGE: Final = 0.125
 
 
+@immutable
 @dataclass(frozen=True)
 class Halves:
     """The intervals got by halving a line of cells; buckets hold at most `longest` of them.
@@ -157,6 +158,7 @@ def _scaled(weights: Array, shift: IntArray) -> Array:
     return np.asarray(np.ldexp(weights, np.maximum(shift, -1100)[:, None].astype(np.int32)))
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class HalvingSelector:
     """The mechanism that draws a partition by halving: its intervals, and its rate β = r·ln 2."""

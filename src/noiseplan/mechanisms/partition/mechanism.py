@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.errors import DependsOnData, NoiseplanError, PlanError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Errors, Marginals, Measurements, Mechanism, Progress
@@ -56,6 +56,7 @@ class PartitionMeasurements(Measurements):
 PlanBuckets = Callable[[LineWorkload, IntArray, Additive, str, str], BucketPlan]
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class PartitionMechanism(Mechanism):
     """Draw a partition of the line of cells within ε₁, then measure its buckets within ε₂.

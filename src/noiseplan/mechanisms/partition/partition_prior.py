@@ -16,7 +16,7 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
@@ -40,6 +40,7 @@ ENTER: Final = 6.0
 LEAVE: Final = 0.1
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """The intervals that may be buckets: of each length those that start at multiples of a step.
@@ -117,6 +118,7 @@ def default_longest(cells: int, fewest: int = FEWEST[1]) -> int:
     return 1 << (limit.bit_length() - 1)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Prior:
     """Weights of a chain of buckets: any positive numbers that do not look at data.

@@ -27,7 +27,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.partition.exact_powers import ERROR, LN2_UP, OR_SHARE, UNIT, Rate
@@ -179,6 +179,7 @@ def _compiled() -> Any:
         return numba.njit(nogil=True)(forward)
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
 class Selector:
     """The mechanism that draws a partition: its candidates, prior, and rate β = r·ln 2."""

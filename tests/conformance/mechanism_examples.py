@@ -48,6 +48,13 @@ STEPS = nz.Workload(
         nz.Query(SCHEMA, ["sex", "region"]),
     ]
 )
+SUMS_OF_ALL = nz.Workload(  # every attribute asked in one way, and two of them in sums
+    [
+        nz.Query(SCHEMA, {"age": nz.Prefix(), "region": nz.Custom(np.tri(3))}),
+        nz.Query(SCHEMA, {"age": nz.Prefix(), "sex": nz.Identity()}, weight=2.0),
+        nz.Query(SCHEMA, {"region": nz.Custom(np.tri(3)), "sex": nz.Identity()}),
+    ]
+)
 RANGES = nz.Workload([nz.Query(LINE, {"age": nz.Ranges()}), nz.Query(LINE, ["age"], weight=3.0)])
 HALVES = nz.Workload(  # 4 of the 24 cells are told apart
     [
@@ -299,6 +306,9 @@ EXAMPLES: dict[str, Factory] = {
     "tree, float": tree(budget=ZCDP, noise=G),
     "tree, little noise": tree(budget=SHARP, noise=D),
     "tree for targets": tree(targets=30.0, noise=G),
+    "coupled, discrete": by(SUMS_OF_ALL, noise=D, planner="coupled"),
+    "coupled, float": by(SUMS_OF_ALL, noise=G, planner="coupled"),
+    "coupled, little noise": by(SUMS_OF_ALL, budget=SHARP, noise=D, planner="coupled"),
     "levels, discrete": levels(budget=ZCDP, noise=D),
     "levels, float": levels(budget=ZCDP, noise=G),
     "levels, little noise": levels(budget=SHARP, noise=D),

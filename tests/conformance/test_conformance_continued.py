@@ -1,4 +1,5 @@
-"""Plans of queries measured apart, and of series, asked again for more: by brute force."""
+"""Plans of queries measured apart, of tables measured together and of series, asked again for more:
+by brute force."""
 
 from __future__ import annotations
 
@@ -7,7 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mechanism_examples import HALVES, MIXED, STEPS, SUMS, TWO, alone, grouped, series
+from mechanism_examples import (
+    HALVES,
+    MIXED,
+    STEPS,
+    SUMS,
+    SUMS_OF_ALL,
+    TWO,
+    alone,
+    by,
+    grouped,
+    series,
+)
 
 import noiseplan as nz
 from depth import depth
@@ -25,12 +37,13 @@ MADE = {
     "a group over fewer cells": lambda **how: grouped(HALVES, (0,), (1,), **how)(),
     "groups": lambda **how: grouped(SUMS, (0, 2), (1,), (3,), **how)(),
     "a series": lambda **how: series(SUMS, **how)(),
+    "tables together": lambda **how: by(SUMS_OF_ALL, planner="coupled", **how)(),
 }
 
 
 def planned(name: str, rho: float, noise: str = "discrete", **how: Any) -> nz.Plan:
     plan = MADE[name](budget=nz.zCDP(rho), noise=noise, **how)
-    assert plan.mechanism.kind in ("side by side", "series")
+    assert plan.mechanism.kind in ("side by side", "series", "coupled")
     return plan
 
 

@@ -108,7 +108,11 @@ MANY = nz.Workload.marginals(
             "optimal (taken); residual: clearly worse",
         ),
         (RANGES, {"objective": nz.RelativeError()}, "optimal (taken)"),
-        (MANY, {}, "residual (taken); optimal: not clearly better"),
+        (
+            MANY,
+            {},
+            "residual (taken); coupled: not clearly better; optimal: not clearly better",
+        ),
         (PREDICATES, {}, "optimal over 5 classes of cells (taken); residual: clearly worse"),
         (
             MANY,

@@ -54,6 +54,7 @@ SCHEMA = nz.Schema(
         "région": nz.Categorical(["north", "south"], other="elsewhere"),
     }
 )
+SUMS = nz.Workload.marginals(SCHEMA, k=2, factors={"age": nz.Prefix()})
 LINE = nz.Schema({"age": nz.Ordinal(range(8))})
 DETAILED = nz.Schema(
     {
@@ -379,6 +380,9 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "weighted-hierarchical": lambda: planned(
         RANGES, budget=ZCDP, noise=G, planner="weighted-hierarchical-3"
     ),
+    # residuals of several tables together
+    "coupled-discrete": lambda: planned(SUMS, budget=ZCDP, noise=D, planner="coupled"),
+    "coupled-float": lambda: planned(SUMS, budget=ZCDP, noise=G, planner="coupled"),
     # products of one strategy per attribute
     "product-identity": lambda: tall(budget=ZCDP, noise=D, planner="identity"),
     "product-wavelet": lambda: tall(budget=ZCDP, noise=G, planner="wavelet"),

@@ -1,8 +1,9 @@
 """The same rows with other noise: a plan asked again for more, or for less.
 
 Along a long attribute, by a tree, by a series or by levels with rows of their own, every number is
-measured by the same rows whatever the budget; only σ² of each differs. So it is of queries that are
-measured apart, part by part. Nothing need be compared then but these:
+measured by the same rows whatever the budget; only σ² of each differs. So it is of tables that are
+measured together, and of queries that are measured apart, part by part. Nothing need be compared
+then but these:
 
     left of a plan      1/σ² = 1/σ²_plan − 1/σ²_have
     put together        (Σ_j d_j ω_j) / Σ_j d_j   with the precisions d_j of what was measured
@@ -30,10 +31,10 @@ from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.reduced import CELLS, ReducedMechanism
 
 # Mechanisms that are continued so where they are all of a plan; others have ways of their own.
-KINDS: Final = ("levels", "tree", "series", "side by side")
+KINDS: Final = ("levels", "tree", "series", "coupled", "side by side")
 # Those that a part may be: each says σ² of each array of measured numbers, in the same order, in
 # arrays of such names or among what is saved beside them.
-PARTS: Final = ("levels", "tree", "series", "residual", "dense", "workload rows")
+PARTS: Final = ("levels", "tree", "series", "coupled", "residual", "dense", "workload rows")
 SIZES: Final = ("_sigma2", "sizes")
 
 
@@ -159,8 +160,8 @@ class BySameRows(Family[Mechanism]):
             return _made_of(target, (_sized(part, own, part.noise.exact) for part, own in each))
         raise PlanError(
             "the earlier release measured some of these rows more precisely than the plan, and "
-            "others less, and along a long attribute or of queries measured apart only all of them "
-            "are measured again"
+            "others less, and along a long attribute, of tables measured together or of queries "
+            "measured apart only all of them are measured again"
         )
 
     def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:

@@ -113,6 +113,33 @@ def integer_residuals(
     return exact if entry * people >= LARGEST else exact.numbers().astype(np.int64, copy=False)
 
 
+def mixed(rows: Array, numbers: Drawn) -> Drawn:
+    """Σ_b M_ab x_b along the last axis: without rounding where the numbers are integers.
+
+    Entries of M may be as large as they like, if they are whole: limbs are multiplied one by one.
+    """
+    if len(rows) == 1 and rows[0, 0] == 1:
+        return numbers
+    if isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f":
+        return np.asarray(numbers @ rows.T)
+    if not _whole(rows):
+        raise PlanError(NOT_WHOLE)
+    reach = int(np.abs(rows).sum(axis=1).max()) * _reach(numbers)
+    if isinstance(numbers, np.ndarray) and reach < EXACT:
+        return np.asarray((numbers.astype(np.float64) @ rows.T).astype(np.int64))
+    exact, last = wide(numbers), len(numbers.shape) - 1
+    products = [_times(u, exact, last, reach).shifted(offset) for u, offset in _parts(rows)]
+    found = reduce(add, products)
+    return found if reach >= LARGEST else found.numbers().astype(np.int64, copy=False)
+
+
+def _reach(numbers: Drawn) -> int:
+    """What none of these integers is larger than, without their signs."""
+    if isinstance(numbers, WideIntegers):
+        return int(2 ** (BITS * len(numbers.limbs)))
+    return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)), 1)
+
+
 def require_whole(counts: NDArray[np.number]) -> None:
     """Refuse counts of fractions."""
     counts = np.asarray(counts)  # others may compare their numbers in ways of their own

@@ -11,7 +11,7 @@ along D_ab √(A_aaY_bb + A_bbY_aa), which is what is moved.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from noiseplan.optimize.lbfgs import descend
 from noiseplan.planning.coupled_terms import CoupledTerms, Seen
 from noiseplan.planning.solve import moments_of
 from noiseplan.planning.workload_types import Design
+from noiseplan.progress import progress
 
 # Steps of the search, and how much of ln F the last so many of them must gain to go on.
 STEPS: Final = 250
@@ -97,16 +98,17 @@ def best_moments(terms: CoupledTerms, seen: list[Seen], start: Array) -> tuple[f
 def coupled_rows(
     design: Design,
     terms: CoupledTerms,
-    letters: Mapping[int, int],
     rows: Mapping[int, Array],
     kept: Mapping[int, int] | None = None,
     steps: int = STEPS,
+    told: Callable[[int], object] = lambda steps: None,
 ) -> Coupled | None:
     """The best U found, from those without coupling; None where nothing level is found.
 
     `kept`: so many of the rows of each role are heads already, from a search with fewer of them.
+    `told` hears of every step.
     """
-    grams, counts = head_grams(design, terms.heads), [letters[r] for r in terms.heads]
+    grams, counts = head_grams(design, terms.heads), [terms.letters[r] for r in terms.heads]
     begun = [
         _raw(_turned(gram, rows[r], kept[r] if kept else 0), count - 1)
         for r, gram, count in zip(terms.heads, grams, counts, strict=True)
@@ -117,33 +119,32 @@ def coupled_rows(
         return None
     along = _Along(search, begun, first)
     options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
-    descend(along, np.zeros(along.size), options, enough=_Slow())
+    descend(along, np.zeros(along.size), options, enough=_Slow(told))
     best = search.best or first
     found = {r: point.rows for r, point in zip(terms.heads, best.points, strict=True)}
     return Coupled({**rows, **found}, best.moments, best.value)
 
 
 def with_another_head(
-    design: Design, others: Mapping[int, Seen], letters: Mapping[int, int], found: Coupled
-) -> tuple[dict[int, int], CoupledTerms, Coupled] | None:
-    """One head more of each role that can have it: how many letters, their terms, and the best U.
+    design: Design, terms: CoupledTerms, found: Coupled
+) -> tuple[CoupledTerms, Coupled] | None:
+    """One head more of each role that can have it: the terms of these, and the best U.
 
     A search for all of them at once begins where hardly anything is gained by a step, and its steps
     are long. So each is found first with the other roles as they were. May raise `TooLarge`.
     """
-    more = letters_of(design, max(letters.values()))
-    rows = dict(found.rows)
-    for r in letters:
-        if more[r] > letters[r]:
-            each = {**letters, r: more[r]}
-            alone = coupled_rows(
-                design, CoupledTerms(design, each, others), each, found.rows, _heads(letters)
-            )
+    letters, others = terms.letters, terms.others
+    more, kept = letters_of(design, max(letters.values())), _heads(letters)
+    together, rows = CoupledTerms(design, more, others), dict(found.rows)
+    longer = [r for r in letters if more[r] > letters[r]]
+    with progress("Coupling tables", len(longer) * STEPS + TOGETHER) as advance:
+        for r in longer:
+            each = CoupledTerms(design, {**letters, r: more[r]}, others)
+            alone = coupled_rows(design, each, found.rows, kept, told=advance)
             if alone is not None:
                 rows[r] = alone.rows[r]
-    terms = CoupledTerms(design, more, others)
-    best = coupled_rows(design, terms, more, rows, _heads(more), TOGETHER)
-    return None if best is None else (more, terms, best)
+        best = coupled_rows(design, together, rows, _heads(more), TOGETHER, advance)
+    return None if best is None else (together, best)
 
 
 def _heads(letters: Mapping[int, int]) -> dict[int, int]:
@@ -293,9 +294,11 @@ class _Along:
 class _Slow:
     """Whether the last steps gained too little, all together."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[int], object]) -> None:
+        self.told = told
         self.values: list[float] = []
 
     def __call__(self, value: float) -> bool:
+        self.told(1)
         self.values.append(value)
         return len(self.values) > LAST and self.values[-1 - LAST] - value < GAIN

@@ -143,6 +143,17 @@ class CoupledTerms:
         self._sums = {r: self._of_role(r, n) for r, n in letters.items()}
         self.groups = self._groups()
 
+    @property
+    def parts(self) -> int:
+        """How many parts of tables are mixed: states of all T."""
+        each = ((g.alike.weights.sum(), g.alike.blocks) for g in self.groups)
+        return int(sum(often * sum(b.often * b.size for b in blocks) for often, blocks in each))
+
+    @property
+    def head_count(self) -> int:
+        """The heads of all attributes."""
+        return int(sum((self.letters[r] - 1) * self.members[r] for r in self.heads))
+
     def _moment(self, powers: Meeting) -> int:
         return self._number.setdefault(powers, len(self._number))
 

@@ -25,6 +25,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
     beside_levels,
+    coupled_plans,
     laplace_matrix,
     long_plans,
     long_refusals,
@@ -213,7 +214,7 @@ class LaplaceFamily(Family):
 FAMILIES: Final[dict[Law, Family]] = {
     "gaussian": GaussianFamily(
         named.GAUSSIAN,
-        (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER),
+        (automatic.PLANNER, residual_family.PLANNER, coupled_plans.PLANNER, optimal.PLANNER),
         STRATEGIES,
         (replaced_optimum.PLANNER,),
     ),

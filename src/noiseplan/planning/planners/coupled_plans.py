@@ -1,0 +1,164 @@
+"""`planner="coupled"`: residuals of several tables measured together (`mechanisms.coupled`).
+
+For workloads that ask every attribute in one way, by its total variance: all k-way tables of prefix
+sums, for example, where it lies about half as far above the optimum as residuals one by one do. It
+is the residual plan with one more freedom, so it begins with that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from noiseplan.errors import PlanError, setting
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.coupled_cost import MOST_HEADS
+from noiseplan.optimize.exchangeable_sums import TooLarge
+from noiseplan.planning.candidate import (
+    ASKED,
+    NOT_BETTER,
+    UNMEASURED,
+    Candidate,
+    Planner,
+    reached,
+)
+from noiseplan.planning.certificates import Kept
+from noiseplan.planning.coupled_plan import coupled_mechanism
+from noiseplan.planning.coupled_split import (
+    Coupled,
+    coupled_rows,
+    letters_of,
+    others_seen,
+    with_another_head,
+)
+from noiseplan.planning.coupled_terms import CoupledTerms, several_ways
+from noiseplan.planning.objectives import TotalVariance
+from noiseplan.planning.planners import residual_family
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.solve import role_bases
+from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.privacy import Guarantee
+
+NAME: Final = "coupled"
+# Heads of every attribute, unasked: with one more a search takes thirty times as long.
+HEADS: Final = 1
+# Values told apart of an attribute whose rows are searched for.
+MOST_VALUES: Final = 256
+# Parts of tables that are mixed: more take minutes.
+MOST_PARTS: Final = 20_000
+# Unasked it is taken where it has less than this share of the variance: its numbers are not
+# compared with those of other plans, as those of residuals are.
+WORTH_IT: Final = 0.995
+# Another head makes more numbers that are mixed, so it is taken for less than this share only.
+WORTH_A_HEAD: Final = 0.9999
+
+
+def refuses(problem: Problem) -> str | None:
+    """Whatever residuals are not coupled for."""
+    reason = _other(problem) or _split_otherwise(problem)
+    return None if reason is None else setting("planner", NAME) + " " + reason
+
+
+def _other(problem: Problem) -> str | None:
+    """Other aims, neighbours and strategies."""
+    instead = "; use " + setting("planner", "auto")
+    if problem.targets is not None or not isinstance(problem.goal, TotalVariance):
+        return "plans the total variance under a budget" + instead
+    if problem.neighbours == "replace":
+        return "plans for neighbours that add or remove a record" + instead
+    if problem.strategies:
+        return "finds the rows of all attributes itself" + instead
+    return None
+
+
+def _split_otherwise(problem: Problem) -> str | None:
+    """Workloads whose attributes have no heads, or are asked in several ways."""
+    design, instead = problem.design, "; use " + setting("planner", "auto")
+    if several_ways(design):
+        return "takes workloads that ask every attribute in one way" + instead
+    if not letters_of(design, HEADS):
+        return "couples attributes asked by other than single values, and there are none" + instead
+    longest = max(design.group_count(r) for r in design.free)
+    if longest > MOST_VALUES:
+        return (
+            f"takes attributes of at most {MOST_VALUES} values, and one has {longest:,}" + instead
+        )
+    return None
+
+
+def solve(problem: Problem) -> Candidate:
+    """The plan by name, with one head more than unasked where that is better still."""
+    split = residual_family.planned(problem)
+    with one_thread(problem.design):
+        found = _searched(problem, split.rows)
+        plain = residual_family.made(problem, split)
+        better = found if isinstance(found, str) else _or_another_head(problem, *found)
+        made = better if isinstance(better, str) else _made(problem, plain, *better)
+    if isinstance(made, str):
+        raise PlanError(setting("planner", NAME) + f": {made}; use " + setting("planner", "auto"))
+    return made
+
+
+def unasked(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """The plan if it is clearly better; nothing where residuals are not coupled at all."""
+    if _other(problem) or _split_otherwise(problem):
+        return None
+    worth = WORTH_IT * reached(problem, best)
+    with one_thread(problem.design):
+        found = _searched(problem, residual_family.planned(problem).rows)
+        if isinstance(found, str):
+            return found
+        assert problem.allowed is not None  # there is a budget
+        if found[1].value ** 2 / problem.allowed >= worth:
+            return NOT_BETTER
+        made = _made(problem, best, *found)
+    return made if isinstance(made, str) or reached(problem, made) < worth else NOT_BETTER
+
+
+def _searched(problem: Problem, rows: dict[int, Array]) -> tuple[CoupledTerms, Coupled] | str:
+    """The best rows with one head each, from those of residuals; or why there are none."""
+    design = problem.design
+    letters = letters_of(design, HEADS)
+    others = others_seen(design, role_bases(design, rows), letters)
+    try:
+        terms = CoupledTerms(design, letters, others)
+    except TooLarge as error:
+        return f"not tried, {error.message}"
+    if terms.parts > MOST_PARTS:
+        return f"not tried, {terms.parts:,} parts of tables"
+    found = coupled_rows(design, terms, rows)
+    return UNMEASURED if found is None else (terms, found)
+
+
+def _or_another_head(
+    problem: Problem, terms: CoupledTerms, found: Coupled
+) -> tuple[CoupledTerms, Coupled]:
+    """The same, or with one head more where that is better and not too much to look at."""
+    try:
+        more = with_another_head(problem.design, terms, found)
+    except TooLarge:
+        return terms, found
+    if more is None or more[0].parts > MOST_PARTS or more[0].head_count > MOST_HEADS:
+        return terms, found
+    better = more[1].value ** 2 < WORTH_A_HEAD * found.value**2
+    return more if better else (terms, found)
+
+
+def _made(
+    problem: Problem, plain: Candidate, terms: CoupledTerms, found: Coupled
+) -> Candidate | str:
+    """What is known of the workload by a `plain` plan is known by this one, too."""
+    design, allowed = problem.design, problem.allowed
+    assert allowed is not None  # there is a budget
+    made = coupled_mechanism(design, terms, found, allowed, problem.numbers)
+    if made is None:
+        return UNMEASURED
+    cost = made.mechanism.record_cost(problem.neighbours)
+    figures = RowFigures(design, made.mechanism)
+    value = plain.figures.total_variance / figures.total_variance
+    known = Kept(plain.optimality, plain.privacy.pcost / cost, value)
+    privacy = Guarantee(cost, problem.drawn.accounting, problem.neighbours)
+    return Candidate(NAME, made.mechanism, privacy, figures, known, made.loss, ((NAME, ASKED),))
+
+
+PLANNER: Final = Planner((NAME,), solve, refuses)

@@ -1,0 +1,247 @@
+"""Coupled residuals against dense rows: answers, errors, what a record costs, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from depth import seeds
+from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
+from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.coupled import CoupledMechanism, Coupling
+from noiseplan.mechanisms.coupled_cost import largest_cost
+from noiseplan.mechanisms.price import probed_cost
+from noiseplan.noise import Noise
+
+Array = np.ndarray[Any, Any]
+SCHEMA = nz.Schema(
+    {"a": nz.Ordinal(range(4)), "b": nz.Ordinal(range(3)), "c": nz.Categorical(["x", "y"])}
+)
+HEADS = np.array([2, 1, 0])
+
+
+def coupled(seed: int, exact: bool = True, most: int = 2) -> CoupledMechanism:
+    """All sets of at most so many attributes, measured by any rows that there may be."""
+    rng = np.random.default_rng(seed)
+    bases = tuple(_basis(rng, size, exact) for size in SCHEMA.shape)
+    couplings = []
+    for tails in (set(t) for n in range(most + 1) for t in combinations(range(3), n)):
+        beside = [i for i in np.flatnonzero(HEADS) if i not in tails]
+        letters = product(*(range(HEADS[i] + 1) for i in beside))
+        states = np.array([s for s in letters if np.count_nonzero(s) <= most - len(tails)])
+        rows = np.triu(rng.integers(-4, 5, (len(states),) * 2)).astype(float)
+        np.fill_diagonal(rows, rng.integers(1, 9, len(states)))
+        sets = np.array([[*sorted(tails), *beside]], dtype=np.int64)
+        noise = Noise("gaussian", float(rng.integers(20, 90)), exact)
+        shaped = states.reshape(len(states), len(beside)).astype(np.int64)
+        couplings.append(Coupling(sets, len(tails), shaped, rows, noise))
+    return CoupledMechanism(SCHEMA, bases, np.arange(3), HEADS, tuple(couplings))
+
+
+def _basis(rng: np.random.Generator, size: int, exact: bool) -> Basis:
+    while True:
+        rows = rng.integers(-5, 6, (size - 1, size)).astype(float)
+        if np.linalg.matrix_rank(np.vstack([np.ones(size), rows])) == size:
+            return Basis.from_rows(rows if exact else rows / 3)
+
+
+def queries() -> list[nz.Query]:
+    return [
+        nz.Query(SCHEMA, {"a": nz.Prefix(), "b": nz.Ranges()}),
+        nz.Query(SCHEMA, {"a": nz.Ranges(), "c": nz.Identity()}),
+        nz.Query(SCHEMA, {"b": nz.Identity()}),
+        nz.Query(SCHEMA, []),
+        nz.Query(SCHEMA, ["b", "c"], matrix=np.arange(12.0).reshape(2, 6) - 4, name="joint"),
+    ]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_and_errors_are_those_of_the_dense_rows(seed: int, exact: bool) -> None:
+    mechanism = coupled(seed, exact)
+    rng = np.random.default_rng(seed)
+    values = tuple(rng.normal(size=shape) * 9 for shape in mechanism.shapes)
+    measured, rows = Measurements(values), mechanism.unit_rows()
+    assert len(rows) == mechanism.numbers
+    sizes = np.concatenate(
+        [
+            np.full(np.prod(s), n)
+            for s, n in zip(mechanism.shapes, mechanism.noise.size, strict=True)
+        ]
+    )
+    spread = (
+        np.repeat(mechanism.noise.variance, [int(np.prod(s)) for s in mechanism.shapes]) / sizes
+    )
+    back = [query.dense() @ np.linalg.pinv(rows) for query in queries()]
+    for query, undo in zip(queries(), back, strict=True):
+        truth = undo @ mechanism.unit_values(measured)
+        np.testing.assert_allclose(mechanism.answer(measured, query), truth, atol=1e-8)
+        variance = (undo**2) @ spread
+        np.testing.assert_allclose(mechanism.variance(query), variance, rtol=1e-8)
+        for other, theirs in zip(queries(), back, strict=True):
+            covariance = mechanism.covariance(query, other)
+            scale = np.abs(undo * spread @ theirs.T).max()
+            np.testing.assert_allclose(covariance, undo * spread @ theirs.T, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_what_is_measured_is_the_dense_rows(exact: bool) -> None:
+    mechanism = coupled(5, exact)
+    counts = np.random.default_rng(1).integers(0, 9, SCHEMA.shape)
+
+    def marginals(sets: Array) -> Array:
+        kept = [tuple(set(range(3)) - set(row)) for row in sets.tolist()]
+        return np.array([counts.sum(axis=out) for out in kept])
+
+    measured = mechanism.measure(marginals, lambda shape, noise: np.zeros(shape, noise.dtype))
+    wanted = mechanism.unit_rows() @ counts.ravel()
+    np.testing.assert_allclose(mechanism.unit_values(measured), wanted, atol=1e-9)
+    kinds = {values.dtype.kind for values in measured.values}
+    assert kinds == ({"i"} if exact else {"f"})
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_no_record_costs_more_than_the_bound_for_large_domains(seed: int) -> None:
+    """Also where precisions are far from costing every record the same."""
+    mechanism = coupled(seed, exact=bool(seed % 2), most=1 + seed % 3)
+    bases = [mechanism.bases[b] for b in mechanism.basis_of]
+    bound = largest_cost(bases, mechanism.heads, mechanism.couplings)
+    dearest = np.einsum("ri,ri->i", *(mechanism.unit_rows(),) * 2)
+    assert dearest.max() <= bound
+    np.testing.assert_allclose(mechanism.cell_costs(), dearest, rtol=1e-10)
+
+
+def test_the_bound_is_reached_where_every_record_costs_the_same() -> None:
+    """The heads of one attribute, uncoupled, and tails that fill them up to one length."""
+    rows = np.array([[3.0, 3.0, -3.0], [4.0, -4.0, 4.0]])  # columns of length 5
+    schema = nz.Schema.from_sizes({"a": 3, "b": 3})
+    noise = Noise("gaussian", 2.0, exact=True)
+    states = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
+    couplings = (
+        Coupling(np.array([[0, 1]]), 0, states, np.eye(4), noise),
+        Coupling(np.array([[0, 1], [1, 0]]), 1, np.array([[0], [1]]), np.eye(2), noise),
+        Coupling(np.array([[0, 1]]), 2, np.zeros((1, 0), dtype=np.int64), np.ones((1, 1)), noise),
+    )
+    basis = (Basis.from_rows(rows),)
+    mechanism = CoupledMechanism(schema, basis, np.zeros(2, int), np.ones(2, int), couplings)
+    bound = largest_cost([basis[0]] * 2, mechanism.heads, couplings)
+    assert bound == pytest.approx((1 + 25) ** 2 / 2, rel=1e-10)  # (1 + |u|²) of each attribute
+    assert probed_cost([mechanism], "add-remove") == pytest.approx(bound, rel=1e-10)
+
+
+def test_to_replace_a_record_costs_what_pairs_differ_by_or_four_times_a_record() -> None:
+    mechanism = coupled(3)
+    rows = mechanism.unit_rows()
+    apart = max(float(((x - y) ** 2).sum()) for x in rows.T for y in rows.T)
+    found = mechanism.record_cost("replace")
+    assert apart <= found <= apart * (1 + 1e-9)
+    sizes = {"a": 4, "b": 3, "c": 2, "d": 300}  # too many cells to compare them two by two
+    large = nz.Schema.from_sizes(sizes)
+    wide = replace(
+        mechanism,
+        schema=large,
+        basis_of=np.append(mechanism.basis_of, -1),
+        heads=np.append(mechanism.heads, 0),
+    )
+    assert wide.record_cost("replace") == 4 * wide.record_cost("add-remove")
+    assert apart <= wide.record_cost("replace")
+
+
+def test_integers_beyond_64_bits_are_measured_without_rounding() -> None:
+    mechanism = coupled(2)
+    rows = [c.rows * 2.0 ** (40 * np.arange(len(c.rows))) for c in mechanism.couplings]
+    couplings = [replace(c, rows=r) for c, r in zip(mechanism.couplings, rows, strict=True)]
+    huge = replace(mechanism, couplings=tuple(couplings))
+    counts = np.random.default_rng(1).integers(0, 10**6, SCHEMA.shape)
+
+    def marginals(sets: Array) -> Array:
+        kept = [tuple(set(range(3)) - set(row)) for row in sets.tolist()]
+        return np.array([counts.sum(axis=out) for out in kept])
+
+    def sample(shape: tuple[int, ...], noise: Noise) -> Any:
+        return np.zeros(shape, dtype=np.int64)
+
+    found = huge.measure(marginals, sample)
+    plain = mechanism.measure(marginals, sample)
+    both = zip(mechanism.couplings, couplings, strict=True)
+    for (first, coupling), values, small in zip(both, found.values, plain.values, strict=True):
+        parts = np.linalg.solve(first.rows, small.reshape(-1, len(first.rows)).T)
+        whole = np.rint(parts).astype(np.int64).astype(object)
+        exact = np.array([[int(x) for x in row] for row in coupling.rows], dtype=object) @ whole
+        floats = exact.astype(np.float64).T.reshape(values.shape)
+        np.testing.assert_allclose(values.astype(float), floats, rtol=2e-16, atol=0)
+
+
+def test_saved_and_read_again_it_is_the_same_to_the_last_bit() -> None:
+    mechanism = coupled(4)
+    again = CoupledMechanism.from_parts(*mechanism.parts(), SCHEMA)
+    for query in queries():
+        np.testing.assert_array_equal(again.variance(query), mechanism.variance(query))
+    assert again.record_cost("add-remove") == mechanism.record_cost("add-remove")
+
+
+def changed(name: str, value: Any) -> Callable[[Any], None]:
+    return lambda arrays: arrays.update({name: np.asarray(value)})
+
+
+DAMAGE: dict[str, tuple[Callable[[Any], None], str]] = {
+    "no noise": (changed("coupling_3_sigma2", [0.0]), "no noise"),
+    "several sizes": (changed("coupling_3_sigma2", [1.0, 2.0]), "or several"),
+    "noise that is no number": (changed("coupling_3_sigma2", [np.nan]), "finite"),
+    "heads of nothing": (changed("heads", [2, 1, -1]), "heads where nothing"),
+    "heads of other attributes": (changed("heads", [2, 1]), "heads where nothing"),
+    "parts of heads": (changed("heads", [2.0, 1.0, 0.0]), "whole numbers"),
+    "tails without end": (changed("tails", [0, 1, 1, 9, 2, 2, 2]), "do not fit"),
+    "attributes that are not there": (changed("coupling_0_sets", [[0, 7]]), "not there"),
+    "twice the same attribute": (changed("coupling_4_sets", [[0, 0]]), "not in order"),
+    "heads that are not there": (changed("coupling_2_states", [[0], [1], [3]]), "not there"),
+    "no states": (changed("coupling_2_states", np.zeros((0, 1), int)), "no states"),
+    "other states": (changed("coupling_2_states", [[0, 0], [1, 0], [2, 0]]), "do not fit"),
+    "a part measured twice": (changed("coupling_2_states", [[0], [1], [1]]), "once each"),
+    "a lower triangle": (changed("coupling_1_rows", [[1.0, 0.0], [1.0, 1.0]]), "triangle"),
+    "nothing on the diagonal": (changed("coupling_1_rows", [[1.0, 0.0], [0.0, 0.0]]), "triangle"),
+    "fractions": (changed("coupling_1_rows", [[1.0, 0.5], [0.0, 1.0]]), "whole numbers"),
+    "rows for other states": (changed("coupling_1_rows", np.eye(3)), "triangle"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_what_makes_no_sense_is_refused(name: str) -> None:
+    damage, words = DAMAGE[name]
+    content, arrays = coupled(1).parts()
+    damage(arrays)
+    with pytest.raises((StorageError, PlanError), match=words):
+        CoupledMechanism.from_parts(content, arrays, SCHEMA)
+
+
+def test_sets_of_which_a_part_is_missing_are_refused() -> None:
+    mechanism = coupled(1)
+    with pytest.raises(PlanError, match="once each"):
+        replace(mechanism, couplings=mechanism.couplings[1:])
+    with pytest.raises(PlanError, match="heads that its rows are not"):
+        replace(mechanism, heads=np.array([3, 1, 0]))
+
+
+def test_what_is_not_measured_is_refused() -> None:
+    mechanism = coupled(1)
+    with pytest.raises(UnanswerableError, match="measured together"):
+        mechanism.require(nz.Query(SCHEMA, ["a", "b", "c"]))
+    wide = nz.Schema.from_sizes({"a": 40, "b": 40})
+    plan = nz.plan(
+        nz.Workload(
+            [nz.Query(wide, {n: nz.Custom(np.tri(40))}) for n in "ab"]
+            + [nz.Query(wide, {n: nz.Custom(np.tri(40)) for n in "ab"})]
+        ),
+        budget=nz.zCDP(1),
+        planner="coupled",
+    )
+    ranges = nz.Query(wide, {n: nz.Custom(np.ones((200, 40))) for n in "ab"})
+    with pytest.raises(QueryError, match="ask for fewer rows"):
+        plan.covariance(ranges, ranges)

@@ -8,7 +8,13 @@ import pytest
 from scipy.linalg import sqrtm
 
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.level_coupling import Alike, LevelCoupling, StateBlock, precision
+from noiseplan.optimize.level_coupling import (
+    Alike,
+    Following,
+    LevelCoupling,
+    StateBlock,
+    precision,
+)
 
 # Moments of two numbers h: 1, h_1, h_2, h_1², h_1h_2, h_2².
 MOMENTS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
@@ -105,17 +111,30 @@ def test_precision_of_one_block() -> None:
     assert precision(level, matrix) == pytest.approx(np.real(direct), rel=1e-9)
 
 
-def test_nearby_moments_lead_to_the_same() -> None:
-    """From the best of numbers hardly different, of others, and from moments of no records."""
+def test_problems_that_follow_each_other_lead_to_the_same() -> None:
+    """One hardly different, others, and the first once more, by curvatures of those before."""
     far = [2.0 ** np.arange(len(n))[:, None] * n for n in asked(5)]
-    value, moments = LevelCoupling(groups(), asked(0)).solve(START)
-    changed = [1.01 * numbers for numbers in asked(0)]
-    for numbers in (changed, far):
-        problem = LevelCoupling(groups(), numbers)
-        best, _ = problem.solve(START)
-        assert problem.solve(START, nearby=moments)[0] == pytest.approx(best, rel=1e-9)
-        assert problem.solve(START, nearby=-moments)[0] == pytest.approx(best, rel=1e-9)
-    assert LevelCoupling(groups(), changed).solve(START)[0] == pytest.approx(value * 1.01**0.5)
+    near = [1.01 * numbers for numbers in asked(0)]
+    following = Following(START)
+    for numbers in (asked(0), near, far, asked(3), asked(0)):
+        best, moments = LevelCoupling(groups(), numbers).solve(START)
+        value, found = following.solve(LevelCoupling(groups(), numbers))
+        assert value == pytest.approx(best, rel=1e-9)
+        assert found == pytest.approx(moments, abs=1e-3)
+    value, _ = LevelCoupling(groups(), asked(0)).solve(START)
+    assert LevelCoupling(groups(), near).solve(START)[0] == pytest.approx(value * 1.01**0.5)
+
+
+def test_nearby_moments_by_any_curvature() -> None:
+    """The best is found by a curvature of another problem; not from moments of no records."""
+    problem = LevelCoupling(groups(), asked(0))
+    best, moments = problem.solve(START)
+    other = LevelCoupling(groups(), asked(5)).near(START)
+    assert other is not None
+    for curvature in (None, other[2]):
+        found = problem.near(moments, curvature)
+        assert found is not None and found[0] == pytest.approx(best, rel=1e-9)
+    assert problem.near(-moments) is None
 
 
 def test_slopes_by_differences() -> None:

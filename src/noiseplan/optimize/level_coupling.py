@@ -16,8 +16,9 @@ same at every y, F in all, and Σw_T tr N_TX_T⁻¹ = F. ∎
 
 F is finite where L_T becomes singular, so that Newton's steps would run into that: a barrier
 ε Σ ln det keeps them off, with ε falling to nothing; from the best moments of numbers hardly
-different two or three steps without it are enough. Matrices over states of attributes that may be
-exchanged fall into small blocks (`exchangeable_sums`), made of the same few numbers.
+different a few steps without it are enough, and by a curvature worked out before: a slope costs a
+tenth of one, or far less (`Following`). Matrices over states of attributes that may be exchanged
+fall into small blocks (`exchangeable_sums`), made of the same few numbers.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
@@ -38,17 +41,13 @@ BARRIERS: Final = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 0.0)
 # Newton's method ends with a step that gains so small a share of F, or of the barrier: one more
 # would gain about its square. Where nothing is gained by rounding, no step promises more than this.
 GAIN, GAIN_OF_BARRIER, ROUNDED = 1e-9, 1e-2, 1e-9
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How many steps of Newton's method are taken, and how often one is halved, at most."""
-
-    steps: int
-    halved: int
-
-
-NEARBY, PATIENT = Patience(8, 5), Patience(60, 40)
+# How many steps are taken, and how often one is halved, at most.
+STEPS, HALVED = 60, 40
+# The same of moments nearby, and how many curvatures are taken there.
+HALVED_NEARBY, CURVATURES_NEARBY = 5, 8
+# By an earlier curvature a step gains such a part of the one before: more, and it is worked out
+# anew. The last step gains so little, since one more would gain about a tenth of it.
+SHORTER, GAIN_NEARBY = 0.5, 1e-11
 # Eigenvalues of N below this share of the largest count as none.
 SINGULAR: Final = 1e-13
 # Added to a scaled curvature, which may be singular.
@@ -129,6 +128,24 @@ class _Seen:
         return np.asarray((each @ self.turned.swapaxes(1, 2)).sum(axis=0))
 
 
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """−∂² F at some y, scaled by its diagonal and factored."""
+
+    scale: Array
+    factor: tuple[Array, NDArray[np.signedinteger]]
+
+    @classmethod
+    def of(cls, curvature: Array) -> Curvature:
+        scale = 1 / np.sqrt(np.maximum(np.diag(curvature), np.finfo(float).tiny))
+        scaled = curvature * np.outer(scale, scale) + FLAT * np.eye(len(scale))
+        return cls(scale, lu_factor(scaled))
+
+    def step(self, slope: Array) -> Array:
+        """Newton's step."""
+        return np.asarray(self.scale * lu_solve(self.factor, self.scale * slope))
+
+
 class LevelCoupling:
     """max F(y) for the numbers of N_T of each group; singular N_T are refused (`LinAlgError`)."""
 
@@ -143,25 +160,64 @@ class LevelCoupling:
                 root = vectors * np.sqrt(values)[:, None, :]
                 self._parts.append(_Asked(number, block, root, group.weights * block.often))
 
-    def solve(self, start: Array, nearby: Array | None = None) -> tuple[float, Array]:
-        """The largest F, and y there, from moments that are not extreme.
-
-        `nearby`: the best y of numbers hardly different, which mostly is a better beginning.
-        """
-        near = None if nearby is None else self._at(nearby)
-        if nearby is not None and near is not None:
-            found = self._climbed(nearby, near, 0.0, NEARBY)
-            if found is not None:
-                return self._value(found[1], 0.0), found[0]
+    def solve(self, start: Array) -> tuple[float, Array]:
+        """The largest F, and y there, from moments that are not extreme."""
         moments, seen = start, self._begun(start)
         sizes = sum(part.root.shape[0] * part.block.size for part in self._parts)
         for share in BARRIERS:
             barrier = share * self._value(seen, 0.0) / sizes
-            found = self._climbed(moments, seen, barrier, PATIENT)
+            found = self._climbed(moments, seen, barrier)
             if found is None:
                 raise np.linalg.LinAlgError("no moments are found to be the best")
             moments, seen = found
         return self._value(seen, 0.0), moments
+
+    def near(
+        self, moments: Array, curvature: Curvature | None = None
+    ) -> tuple[float, Array, Curvature] | None:
+        """The same from the best moments of numbers hardly different, by a curvature there.
+
+        With the last curvature that was taken; None where steps lead nowhere.
+        """
+        seen = self._at(moments)
+        if seen is None:
+            return None
+        halved = 0
+        for _ in range(CURVATURES_NEARBY):
+            if curvature is None:
+                curvature, halved = self._curved(seen, 0.0), HALVED_NEARBY
+            begun = moments
+            moments, seen, gain = self._along(moments, seen, curvature, halved)
+            stands = moments is begun and halved > 0
+            value = self._value(seen, 0.0)
+            if gain <= (ROUNDED if stands else GAIN_NEARBY) * value:
+                return value, moments, curvature
+            if stands:
+                break
+            curvature = None
+        return None
+
+    def _along(
+        self, moments: Array, seen: list[_Seen], curvature: Curvature, halved: int
+    ) -> tuple[Array, list[_Seen], float]:
+        """Steps by one curvature while each gains far less than the one before.
+
+        With what the last gained, or would have; the first may be halved so often.
+        """
+        before = np.inf
+        while True:
+            slope = self._slope(seen, 0.0)
+            step = curvature.step(slope)
+            gain = float(slope @ step)
+            if gain > SHORTER * before:
+                return moments, seen, gain
+            found = self._risen(moments, seen, step, 0.0, halved)
+            if found is None:
+                return moments, seen, gain
+            moments, seen = found
+            if gain <= GAIN_NEARBY * self._value(seen, 0.0):
+                return moments, seen, gain
+            before, halved = gain, 0
 
     def levelled(self, moments: Array) -> Array:
         """The best y, from one where F gains no more than rounding.
@@ -169,7 +225,7 @@ class LevelCoupling:
         Slopes still fall there, and what they leave is what some records pay more than others.
         """
         step, gain = self._step(self._begun(moments), 0.0)
-        for _ in range(PATIENT.steps):
+        for _ in range(STEPS):
             further = moments + np.append(0.0, step)
             found = self._at(further)
             if found is None:
@@ -187,32 +243,41 @@ class LevelCoupling:
         return seen
 
     def _climbed(
-        self, moments: Array, seen: list[_Seen], barrier: float, patience: Patience
+        self, moments: Array, seen: list[_Seen], barrier: float
     ) -> tuple[Array, list[_Seen]] | None:
         """Newton's method on F + ε Σ ln det to where it gains no more; None where patience ends."""
         enough = max(GAIN * self._value(seen, 0.0), GAIN_OF_BARRIER * barrier)
-        for _ in range(patience.steps):
+        for _ in range(STEPS):
             value = self._value(seen, barrier)
             step, gain = self._step(seen, barrier)
-            for halved in range(patience.halved):
-                further = moments + 0.5**halved * np.append(0.0, step)
-                found = self._at(further)
-                if found is not None and self._value(found, barrier) > value:
-                    moments, seen = further, found
-                    break
-            else:
+            found = self._risen(moments, seen, step, barrier, HALVED)
+            if found is None:
                 return (moments, seen) if gain <= ROUNDED * value else None
+            moments, seen = found
             if gain <= enough:
                 return moments, seen
         return None
 
+    def _risen(
+        self, moments: Array, seen: list[_Seen], step: Array, barrier: float, halved: int
+    ) -> tuple[Array, list[_Seen]] | None:
+        """Where F is larger: after the step, or half of it, and so on."""
+        value = self._value(seen, barrier)
+        for times in range(1 + halved):
+            further = moments + 0.5**times * np.append(0.0, step)
+            found = self._at(further)
+            if found is not None and self._value(found, barrier) > value:
+                return further, found
+        return None
+
     def _step(self, seen: list[_Seen], barrier: float) -> tuple[Array, float]:
         """Newton's step, and twice what it would gain."""
-        slope, curvature = self._slope(seen, barrier), self._curvature(seen, barrier)
-        scale = 1 / np.sqrt(np.maximum(np.diag(curvature), np.finfo(float).tiny))
-        scaled = curvature * np.outer(scale, scale) + FLAT * np.eye(len(scale))
-        step = scale * np.linalg.solve(scaled, scale * slope)
+        slope = self._slope(seen, barrier)
+        step = self._curved(seen, barrier).step(slope)
         return step, float(slope @ step)
+
+    def _curved(self, seen: list[_Seen], barrier: float) -> Curvature:
+        return Curvature.of(self._curvature(seen, barrier))
 
     def _at(self, moments: Array) -> list[_Seen] | None:
         """All blocks at y; None where some L_T is not positive definite."""
@@ -271,6 +336,27 @@ class LevelCoupling:
             by_entry = 0.5 * s.asked.often[:, None, None] * (columns @ columns.swapaxes(1, 2))
             result[s.asked.group] += s.asked.block.pulled_back(by_entry)
         return result
+
+
+class Following:
+    """The best y of problems that change little from one to the next.
+
+    `start`: moments that are not extreme, where the nearest known are of no use; `moments`: those.
+    """
+
+    def __init__(self, start: Array) -> None:
+        self.start = start
+        self.moments: Array | None = None
+        self._curvature: Curvature | None = None  # at some earlier y
+
+    def solve(self, problem: LevelCoupling) -> tuple[float, Array]:
+        """The largest F, and y there."""
+        near = None if self.moments is None else problem.near(self.moments, self._curvature)
+        if near is None:
+            value, self.moments = problem.solve(self.start)
+        else:
+            value, self.moments, self._curvature = near
+        return value, self.moments
 
 
 def precision(level: Array, asked: Array) -> Array:

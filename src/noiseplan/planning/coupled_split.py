@@ -20,6 +20,7 @@ import numpy as np
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.optimize.lbfgs import descend
+from noiseplan.optimize.level_coupling import Following
 from noiseplan.planning.coupled_terms import CoupledTerms, Seen
 from noiseplan.planning.solve import moments_of
 from noiseplan.planning.workload_types import Design
@@ -91,8 +92,10 @@ def best_moments(terms: CoupledTerms, seen: list[Seen], start: Array) -> tuple[f
     longest, they have |t|² ≤ 1 − |h|², and cost no more than that.
     """
     problem = terms.coupling(seen)
-    value, moments = problem.solve(start, nearby=start)
-    return value, problem.levelled(moments)
+    found = problem.near(start)
+    if found is None:
+        raise np.linalg.LinAlgError("no moments nearby are the best")
+    return found[0], problem.levelled(found[1])
 
 
 def coupled_rows(
@@ -226,9 +229,8 @@ class _Search:
         self, terms: CoupledTerms, letters: list[int], grams: list[Array], begun: list[Array]
     ) -> None:
         self.terms, self.letters, self.grams = terms, letters, grams
-        self.start = terms.product_moments(
-            [_seconds(*one) for one in zip(begun, letters, strict=True)]
-        )
+        seconds = [_seconds(*one) for one in zip(begun, letters, strict=True)]
+        self.moments = Following(terms.product_moments(seconds))
         self.best: _Level | None = None
 
     def __call__(self, raw: list[Array]) -> tuple[float, list[Array]]:
@@ -245,8 +247,7 @@ class _Search:
             each = zip(self.grams, points, self.letters, strict=True)
             seen = [_seen(gram, point.inverse, count) for gram, point, count in each]
             problem = self.terms.coupling(seen)
-            nearby = None if self.best is None else self.best.moments
-            value, moments = problem.solve(self.start, nearby)
+            value, moments = self.moments.solve(problem)
         except np.linalg.LinAlgError:
             return None
         slopes = self.terms.slopes(seen, problem.slopes(moments))

@@ -21,6 +21,7 @@ from noiseplan.planning.coupled_split import (
     head_grams,
     letters_of,
     others_seen,
+    rows_with_more_heads,
     seen_by,
     with_another_head,
 )
@@ -129,9 +130,10 @@ def test_more_heads() -> None:
     one = CoupledTerms(design, letters, others)
     found = coupled_rows(design, one, rows)
     assert found is not None
-    more = with_another_head(design, one, found)
-    assert more is not None
-    terms, better = more
+    terms = with_another_head(design, one)
+    assert terms is not None
+    better = rows_with_more_heads(design, one, found, terms)
+    assert better is not None
     letters = letters_of(design, 2)
     assert terms.letters == letters
     assert better.value < found.value

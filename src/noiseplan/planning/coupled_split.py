@@ -128,26 +128,30 @@ def coupled_rows(
     return Coupled({**rows, **found}, best.moments, best.value)
 
 
-def with_another_head(
-    design: Design, terms: CoupledTerms, found: Coupled
-) -> tuple[CoupledTerms, Coupled] | None:
-    """One head more of each role that can have it: the terms of these, and the best U.
+def with_another_head(design: Design, terms: CoupledTerms) -> CoupledTerms | None:
+    """The terms with one head more of each role that can have it, if any; may raise `TooLarge`."""
+    letters = terms.letters
+    more = letters_of(design, max(letters.values()))
+    return None if more == letters else CoupledTerms(design, more, terms.others)
+
+
+def rows_with_more_heads(
+    design: Design, terms: CoupledTerms, found: Coupled, together: CoupledTerms
+) -> Coupled | None:
+    """The best U for more heads, from those of fewer; None where nothing level is found.
 
     A search for all of them at once begins where hardly anything is gained by a step, and its steps
-    are long. So each is found first with the other roles as they were. May raise `TooLarge`.
+    are long. So each is found first with the other roles as they were.
     """
-    letters, others = terms.letters, terms.others
-    more, kept = letters_of(design, max(letters.values())), _heads(letters)
-    together, rows = CoupledTerms(design, more, others), dict(found.rows)
+    letters, more, rows = terms.letters, together.letters, dict(found.rows)
     longer = [r for r in letters if more[r] > letters[r]]
     with progress("Coupling tables", len(longer) * STEPS + TOGETHER) as advance:
         for r in longer:
-            each = CoupledTerms(design, {**letters, r: more[r]}, others)
-            alone = coupled_rows(design, each, found.rows, kept, told=advance)
+            each = CoupledTerms(design, {**letters, r: more[r]}, terms.others)
+            alone = coupled_rows(design, each, found.rows, _heads(letters), told=advance)
             if alone is not None:
                 rows[r] = alone.rows[r]
-        best = coupled_rows(design, together, rows, _heads(more), TOGETHER, advance)
-    return None if best is None else (together, best)
+        return coupled_rows(design, together, rows, _heads(more), TOGETHER, advance)
 
 
 def _heads(letters: Mapping[int, int]) -> dict[int, int]:

@@ -154,6 +154,11 @@ class CoupledTerms:
         """The heads of all attributes."""
         return int(sum((self.letters[r] - 1) * self.members[r] for r in self.heads))
 
+    @property
+    def moments(self) -> int:
+        """How many moments of the heads the cost depends on."""
+        return len(self._number)
+
     def _moment(self, powers: Meeting) -> int:
         return self._number.setdefault(powers, len(self._number))
 

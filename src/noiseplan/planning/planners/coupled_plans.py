@@ -28,6 +28,7 @@ from noiseplan.planning.coupled_split import (
     coupled_rows,
     letters_of,
     others_seen,
+    rows_with_more_heads,
     with_another_head,
 )
 from noiseplan.planning.coupled_terms import CoupledTerms, several_ways
@@ -40,8 +41,11 @@ from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
 
 NAME: Final = "coupled"
-# Heads of every attribute, unasked: with one more a search takes thirty times as long.
+# Heads of every attribute, to begin with: with one more a search takes up to thirty times as long.
 HEADS: Final = 1
+# Unasked, one more is waited for where the plan is more than this above its bound, as the optimum
+# is where it is further; the cost then depends on so many moments at most, some twenty seconds.
+FAR, MOST_MOMENTS = 0.015, 1000
 # Values told apart of an attribute whose rows are searched for.
 MOST_VALUES: Final = 256
 # Parts of tables that are mixed: more take minutes.
@@ -92,8 +96,10 @@ def solve(problem: Problem) -> Candidate:
     with one_thread(problem.design):
         found = _searched(problem, split.rows)
         plain = residual_family.made(problem, split)
-        better = found if isinstance(found, str) else _or_another_head(problem, *found)
-        made = better if isinstance(better, str) else _made(problem, plain, *better)
+        if not isinstance(found, str):
+            more = _with_another_head(problem, found[0])
+            found = found if more is None else _or_further(problem, *found, more)
+        made = found if isinstance(found, str) else _made(problem, plain, *found)
     if isinstance(made, str):
         raise PlanError(setting("planner", NAME) + f": {made}; use " + setting("planner", "auto"))
     return made
@@ -108,9 +114,11 @@ def unasked(problem: Problem, best: Candidate) -> Candidate | str | None:
         found = _searched(problem, residual_family.planned(problem).rows)
         if isinstance(found, str):
             return found
-        assert problem.allowed is not None  # there is a budget
-        if found[1].value ** 2 / problem.allowed >= worth:
+        if _at_the_budget(problem, found[1]) >= worth:
             return NOT_BETTER
+        more = _with_another_head(problem, found[0], MOST_MOMENTS)
+        if more is not None and _far(best, found[1]):
+            found = _or_further(problem, *found, more)
         made = _made(problem, best, *found)
     return made if isinstance(made, str) or reached(problem, made) < worth else NOT_BETTER
 
@@ -130,18 +138,39 @@ def _searched(problem: Problem, rows: dict[int, Array]) -> tuple[CoupledTerms, C
     return UNMEASURED if found is None else (terms, found)
 
 
-def _or_another_head(
-    problem: Problem, terms: CoupledTerms, found: Coupled
-) -> tuple[CoupledTerms, Coupled]:
-    """The same, or with one head more where that is better and not too much to look at."""
+def _with_another_head(
+    problem: Problem, terms: CoupledTerms, most: int | None = None
+) -> CoupledTerms | None:
+    """The terms with one head more; None where there is none, or too much to look at."""
     try:
-        more = with_another_head(problem.design, terms, found)
+        more = with_another_head(problem.design, terms)
     except TooLarge:
+        return None
+    if more is None or more.parts > MOST_PARTS or more.head_count > MOST_HEADS:
+        return None
+    return more if most is None or more.moments <= most else None
+
+
+def _far(plain: Candidate, found: Coupled) -> bool:
+    """Whether it is far above the bound that a `plain` plan knows."""
+    bound = plain.optimality.lower_bound * plain.privacy.pcost
+    return found.value**2 > (1 + FAR) * bound
+
+
+def _at_the_budget(problem: Problem, found: Coupled) -> float:
+    """The total variance before anything is rounded."""
+    assert problem.allowed is not None  # there is a budget
+    return found.value**2 / problem.allowed
+
+
+def _or_further(
+    problem: Problem, terms: CoupledTerms, found: Coupled, more: CoupledTerms
+) -> tuple[CoupledTerms, Coupled]:
+    """The same, or with more heads where that is better."""
+    further = rows_with_more_heads(problem.design, terms, found, more)
+    if further is None or further.value**2 >= WORTH_A_HEAD * found.value**2:
         return terms, found
-    if more is None or more[0].parts > MOST_PARTS or more[0].head_count > MOST_HEADS:
-        return terms, found
-    better = more[1].value ** 2 < WORTH_A_HEAD * found.value**2
-    return more if better else (terms, found)
+    return more, further
 
 
 def _made(

@@ -13,6 +13,7 @@ from noiseplan.errors import PlanError
 from noiseplan.mechanisms.coupled import CoupledMechanism
 from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.planning.planners import coupled_plans
 
 BUDGET = nz.zCDP(0.5)
 
@@ -82,6 +83,23 @@ def test_by_default_prefix_tables_are_coupled_where_that_is_clearly_better() -> 
     pairs = nz.plan(prefix_tables(10, 5, 2), budget=BUDGET)  # 0.2 % would be gained
     assert isinstance(pairs.mechanism, ResidualMechanism)
     assert ("coupled", "not clearly better") in pairs.considered
+
+
+def test_another_head_is_waited_for_unasked_where_the_plan_is_far_above_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def planned() -> tuple[int, float]:
+        plan = nz.plan(prefix_tables(8, 4, 3), budget=BUDGET, noise="gaussian")
+        mechanism = plan.mechanism
+        assert isinstance(mechanism, CoupledMechanism)
+        return int(mechanism.heads.max()), plan.total_variance
+
+    one, near = planned()
+    monkeypatch.setattr(coupled_plans, "FAR", 0.0)
+    two, better = planned()
+    monkeypatch.setattr(coupled_plans, "MOST_MOMENTS", 10)  # of which two heads have more
+    assert (one, two) == (1, 2) and better < near
+    assert planned() == (1, near)
 
 
 def test_figures_are_those_of_the_rows_that_are_measured() -> None:

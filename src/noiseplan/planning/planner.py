@@ -262,7 +262,8 @@ def plan(
         reaches so much.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
-        "product" (one strategy per attribute); the exact optimum over a small domain or, where
+        "product" (one strategy per attribute), "coupled" (tables measured together, where every
+        attribute is asked in one way); the exact optimum over a small domain or, where
         queries span few dimensions, over up to ten million cells, "optimal"; for targets also
         "refined" (least cost to every cell) and "sm2" (for comparison);
         known strategies over it, such as "hierarchical-4", "wavelet", "eigen", "fourier"

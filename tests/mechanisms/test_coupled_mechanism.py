@@ -212,6 +212,18 @@ DAMAGE: dict[str, tuple[Callable[[Any], None], str]] = {
 }
 
 
+def test_one_set_of_tails_in_two_couplings_is_refused() -> None:
+    """Its parts would be measured once each, but as if they had no noise in common."""
+    mechanism = coupled(1)
+    first, *others = mechanism.couplings
+    parts = [
+        replace(first, states=first.states[kept], rows=first.rows[kept, kept])
+        for kept in (slice(None, 1), slice(1, None))
+    ]
+    with pytest.raises(PlanError, match="two couplings"):
+        replace(mechanism, couplings=(*parts, *others))
+
+
 @pytest.mark.parametrize("name", DAMAGE)
 def test_what_makes_no_sense_is_refused(name: str) -> None:
     damage, words = DAMAGE[name]

@@ -140,7 +140,7 @@ def test_nearby_moments_by_any_curvature() -> None:
 def test_slopes_by_differences() -> None:
     numbers, step = asked(2), 1e-5
     problem = LevelCoupling(groups(), numbers)
-    slopes = problem.slopes(problem.solve(START)[1])
+    slopes, _ = problem.slopes(problem.solve(START)[1])
     for g, rows in enumerate(numbers):
         for place in np.ndindex(rows.shape):
             values = []

@@ -13,7 +13,10 @@ from coupled_oracles import WORKLOADS, Column, Seeing, State
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.exchangeable_sums import TooLarge
 from noiseplan.planning import coupled_terms
-from noiseplan.planning.coupled_terms import Seen, head_pairs, several_ways
+from noiseplan.planning.coupled_split import letters_of, others_seen
+from noiseplan.planning.coupled_terms import CoupledTerms, Seen, head_pairs, several_ways
+from noiseplan.planning.free_split import optimise_total
+from noiseplan.planning.solve import role_bases
 from noiseplan.planning.workload_types import prepare
 
 CASES = [(name, heads) for name in WORKLOADS for heads in (1, 2)]
@@ -92,10 +95,17 @@ def test_moments_of_independent_attributes() -> None:
     assert found == pytest.approx(np.average(each, axis=0, weights=weights), abs=1e-12)
 
 
+@pytest.mark.parametrize("nothing", [False, True])
 @pytest.mark.parametrize("name", ["two roles", "one by value"])
-def test_slopes_of_what_is_asked(name: str) -> None:
+def test_slopes_of_what_is_asked(name: str, nothing: bool) -> None:
+    """Also by what is not asked for at all: a product of zeros may have a slope."""
     one = Seeing.of(WORKLOADS[name], 2)
     rng, step = np.random.default_rng(4), 1e-6
+    if nothing:
+        for r, seen in enumerate(one.headed):
+            heads = seen.heads.copy()
+            heads[0, 1] = heads[1, 0] = 0.0
+            one.headed[r] = Seen(heads, 0.0)
     weights = [rng.normal(size=group.numbers(one.headed).shape) for group in one.terms.groups]
 
     def value(seen: list[Seen]) -> float:
@@ -108,7 +118,7 @@ def test_slopes_of_what_is_asked(name: str) -> None:
         change += change.T
         for heads, tail, slope in (
             (step * change, 0.0, float((by_heads * change).sum())),
-            (0.0, step * own.tail, by_tail * own.tail),
+            (0.0, step * (own.tail or 1.0), by_tail * (own.tail or 1.0)),
         ):
             values = []
             for sign in (1, -1):
@@ -137,6 +147,40 @@ def test_types_of_sets_are_limited_in_all() -> None:
         pytest.raises(TooLarge, match="types"),
     ):
         Seeing.of(WORKLOADS["three of one role"], 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "ways", "words"),
+    [(range(5, 30), 1, None), (range(5, 21), 2, "states"), (range(2, 42), 1, None)],
+)
+def test_many_attributes_that_differ(values: range, ways: int, words: str | None) -> None:
+    """All states of so many are too many even to be counted."""
+    schema = nz.Schema.from_sizes({f"a{n}": n for n in values})
+    factors = dict.fromkeys(schema.names, nz.Prefix())
+    design = prepare(nz.Workload.marginals(schema, k=ways, factors=factors))
+    letters = letters_of(design, 1)
+    others = others_seen(design, role_bases(design, optimise_total(design)), letters)
+    if words is not None:
+        with pytest.raises(TooLarge, match=words):
+            CoupledTerms(design, letters, others)
+        return
+    terms = CoupledTerms(design, letters, others)
+    # The sum and a head of each, beside one of no head; the tail of each, or all of it, alone.
+    heads = len(letters)
+    assert terms.parts == (1 + heads) + heads + (len(values) - heads)
+    with pytest.raises(TooLarge, match="moments"):
+        CoupledTerms(design, letters, others, most=10)
+
+
+def test_many_ways_to_name_attributes_are_not_listed() -> None:
+    schema = nz.Schema.from_sizes({f"a{n}": n for n in range(3, 20)})
+    prefixes = dict.fromkeys(schema.names, nz.Prefix())
+    design = prepare(
+        nz.Workload([nz.Query(schema, prefixes), nz.Query(schema, {"a3": nz.Prefix()})])
+    )
+    letters = letters_of(design, 1)
+    with pytest.raises(TooLarge, match="types"):
+        CoupledTerms(design, letters, {})
 
 
 def test_attributes_asked_in_several_ways() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,17 @@ from noiseplan.errors import PlanError
 from noiseplan.mechanisms.coupled import CoupledMechanism
 from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.planning import coupled_split
 from noiseplan.planning.planners import coupled_plans
 
 BUDGET = nz.zCDP(0.5)
 
 
-def prefix_tables(values: int, attributes: int, ways: int) -> nz.Workload:
-    names = {f"a{i}": nz.Ordinal(range(values)) for i in range(attributes)}
+def prefix_tables(
+    values: int, attributes: int, ways: int, missing: str | None = None
+) -> nz.Workload:
+    one = nz.Ordinal(range(values), missing=missing)
+    names = {f"a{i}": one for i in range(attributes)}
     schema = nz.Schema(names)
     sets = combinations(schema.names, ways)
     return nz.Workload([nz.Query(schema, dict.fromkeys(some, nz.Prefix())) for some in sets])
@@ -100,6 +105,51 @@ def test_another_head_is_waited_for_unasked_where_the_plan_is_far_above_its_boun
     monkeypatch.setattr(coupled_plans, "MOST_MOMENTS", 10)  # of which two heads have more
     assert (one, two) == (1, 2) and better < near
     assert planned() == (1, near)
+
+
+@pytest.mark.parametrize("noise", ["discrete", "gaussian"])
+def test_records_that_are_hardly_asked_for_are_not_made_to_pay_without_end(noise: str) -> None:
+    """Prefix sums leave missing values out: the best precisions of some parts are infinite."""
+    workload = prefix_tables(5, 4, 2, missing="not stated")
+    plan = nz.plan(workload, budget=BUDGET, planner="coupled", noise=noise)
+    plain = nz.plan(workload, budget=BUDGET, planner="residual", noise=noise)
+    assert isinstance(plan.mechanism, CoupledMechanism)
+    assert plan.total_variance < 0.99 * plain.total_variance
+    assert plan.lower_bound <= plan.total_variance
+    assert probed_cost([plan.mechanism], "add-remove") <= plan.privacy.pcost <= 1
+    assert plan.rounding_loss < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("rho", "rows"),
+    [(0.5, [[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 0, 0]]), (1e5, np.tri(8))],
+    ids=["fewer rows than values", "faint noise"],
+)
+def test_by_name_it_is_no_worse_than_residuals_where_coupling_is(rho: float, rows: object) -> None:
+    schema = nz.Schema.from_sizes(dict.fromkeys("abcd", 8))
+    factors = dict.fromkeys("abcd", nz.Custom(rows))
+    workload = nz.Workload.marginals(schema, k=3, factors=factors)
+    plan, plain = (
+        nz.plan(workload, budget=nz.zCDP(rho), planner=name) for name in ("coupled", "residual")
+    )
+    assert plan.considered == (("residual", "taken"), ("coupled", "clearly worse"))
+    assert plan.total_variance == plain.total_variance
+
+
+def test_no_search_goes_on_that_cannot_gain_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs gain 0.34 %: it ends after 40 steps. What gains enough goes on."""
+    searches: list[coupled_split._Slow] = []
+
+    class Heard(coupled_split._Slow):
+        def __init__(self, *heard: Any) -> None:
+            super().__init__(*heard)
+            searches.append(self)
+
+    monkeypatch.setattr(coupled_split, "_Slow", Heard)
+    for workload, taken in ((prefix_tables(10, 5, 2), False), (prefix_tables(6, 5, 3), True)):
+        plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
+        assert (plan.considered[0] == ("coupled", "taken")) == taken
+        assert (len(searches.pop().values) > 40) == taken
 
 
 def test_figures_are_those_of_the_rows_that_are_measured() -> None:

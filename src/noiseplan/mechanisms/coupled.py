@@ -152,6 +152,9 @@ class CoupledMechanism(Mechanism):
             basis = self.bases[self.basis_of[i]]
             if not (isinstance(basis, MatrixBasis) and 0 < self.heads[i] < basis.rows):
                 raise PlanError("an attribute has heads that its rows are not")
+        tails = [tuple(row[: c.tails]) for c in self.couplings for row in c.sets.tolist()]
+        if len(set(tails)) < len(tails):
+            raise PlanError("what is seen by the tails of one set is measured in two couplings")
         found = [place for coupling in self._places for each in coupling for place in each]
         blocks = self.residuals.blocks
         needed = sum(int(np.prod(1 + self.heads[each.sets], axis=1).sum()) for each in blocks)

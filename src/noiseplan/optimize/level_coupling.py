@@ -328,14 +328,19 @@ class LevelCoupling:
         flat = each.swapaxes(0, 1).reshape(each.shape[1], -1)
         return np.asarray(flat @ flat.T)
 
-    def slopes(self, moments: Array) -> list[Array]:
-        """∂F/∂N_T at the best y, by the numbers of N_T: ½ w_T LC A^{-3/2} CᵀL, A = CᵀLC."""
-        result = [np.zeros_like(numbers) for numbers in self.asked]
+    def slopes(self, moments: Array) -> tuple[list[Array], float]:
+        """∂F/∂N_T at the best y, by the numbers of N_T: ½ w_T LC A^{-3/2} CᵀL, A = CᵀLC.
+
+        With the least share that an eigenvalue of some A has of its largest: where it is next to
+        nothing, precisions are next to infinite.
+        """
+        result, least = [np.zeros_like(numbers) for numbers in self.asked], 1.0
         for s in self._begun(moments):
+            least = min(least, float((s.values[:, 0] / s.values[:, -1]).min()))
             columns = s.level @ s.turned / s.values[:, None, :] ** 0.75
             by_entry = 0.5 * s.asked.often[:, None, None] * (columns @ columns.swapaxes(1, 2))
             result[s.asked.group] += s.asked.block.pulled_back(by_entry)
-        return result
+        return result, least
 
 
 class Following:
@@ -360,8 +365,13 @@ class Following:
 
 
 def precision(level: Array, asked: Array) -> Array:
-    """Φ = L^{-1/2}(L^{1/2}NL^{1/2})^{1/2}L^{-1/2}, which is C(CᵀLC)^{-1/2}Cᵀ for N = CCᵀ."""
+    """Φ = L^{-1/2}(L^{1/2}NL^{1/2})^{1/2}L^{-1/2}, which is C(CᵀLC)^{-1/2}Cᵀ for N = CCᵀ.
+
+    There is none where L is singular: something would cost nothing (`LinAlgError`).
+    """
     root = np.linalg.cholesky(asked)
     values, vectors = np.linalg.eigh(root.T @ level @ root)
+    if not values.min() > len(values) * np.finfo(float).eps * values.max():
+        raise np.linalg.LinAlgError("something that is measured costs nothing")
     turned = root @ (vectors / values**0.25)
     return np.asarray(turned @ turned.T)

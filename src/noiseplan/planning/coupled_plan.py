@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.coupled import CoupledMechanism, Coupling
@@ -58,8 +59,8 @@ def coupled_mechanism(
         try:
             rounded = _Rounded.of(design, terms, found, length, numbers)
             made = rounded.within(budget, bits + MORE_BITS)
-        except np.linalg.LinAlgError:  # too coarse: some rows fell together, or none is level
-            continue
+        except (np.linalg.LinAlgError, PlanError):
+            continue  # too coarse, so that some rows fell together, or none is level
         if not made.mechanism.noise.drawable:
             break  # more bits only make numbers larger
         if best is None or made.loss < best.loss:
@@ -103,6 +104,8 @@ class _Rounded:
         """Mixing matrices of so many bits, and noise for the budget."""
         types = list(self._types())
         mixing = [self.numbers.mixing(each.triangle, bits) for each in types]
+        if not all(np.diagonal(rows).all() for rows, _ in mixing):
+            raise np.linalg.LinAlgError("rounding leaves nothing of some state")
         couplings = [
             Coupling(sets, each.tails, each.states, rows, self.numbers.noise(scale**2))
             for each, (rows, scale) in zip(types, mixing, strict=True)

@@ -36,6 +36,10 @@ LONGEST: Final = 0.98
 # ln F where nothing level is found: no step leads there.
 NOWHERE: Final = 1e3
 TINY: Final = 1e-12
+# Where an eigenvalue has less of the largest, precisions cannot be rounded to integers.
+MEASURABLE: Final = 1e-12
+# Whether so many steps that have come to so much, ln F, will not get where they should.
+Hopeless = Callable[[int, float], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +109,12 @@ def coupled_rows(
     kept: Mapping[int, int] | None = None,
     steps: int = STEPS,
     told: Callable[[int], object] = lambda steps: None,
+    hopeless: Hopeless = lambda steps, value: False,
 ) -> Coupled | None:
     """The best U found, from those without coupling; None where nothing level is found.
 
     `kept`: so many of the rows of each role are heads already, from a search with fewer of them.
-    `told` hears of every step.
+    `told` hears of every step, and the search ends early where it is `hopeless`.
     """
     grams, counts = head_grams(design, terms.heads), [terms.letters[r] for r in terms.heads]
     begun = [
@@ -122,17 +127,21 @@ def coupled_rows(
         return None
     along = _Along(search, begun, first)
     options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
-    descend(along, np.zeros(along.size), options, enough=_Slow(told))
-    best = search.best or first
+    descend(along, np.zeros(along.size), options, enough=_Slow(told, hopeless))
+    best = search.best
+    if best is None:
+        return None
     found = {r: point.rows for r, point in zip(terms.heads, best.points, strict=True)}
     return Coupled({**rows, **found}, best.moments, best.value)
 
 
-def with_another_head(design: Design, terms: CoupledTerms) -> CoupledTerms | None:
+def with_another_head(
+    design: Design, terms: CoupledTerms, most: int | None = None
+) -> CoupledTerms | None:
     """The terms with one head more of each role that can have it, if any; may raise `TooLarge`."""
     letters = terms.letters
     more = letters_of(design, max(letters.values()))
-    return None if more == letters else CoupledTerms(design, more, terms.others)
+    return None if more == letters else CoupledTerms(design, more, terms.others, most)
 
 
 def rows_with_more_heads(
@@ -195,8 +204,8 @@ class _Point:
         """1/√(A_aaY_bb + A_bbY_aa) of each D_ab: rows of U × rows of M."""
         asked = np.einsum("ia,ij,ja->a", self.inverse, gram, self.inverse)
         slopes = np.full(len(asked), by_tail)
-        slopes[: self.letters] = np.maximum(np.diag(by_heads), TINY * by_tail)
-        both = np.outer(asked, slopes)
+        slopes[: self.letters] = np.diag(by_heads)
+        both = np.outer(*(np.maximum(each, TINY * each.max()) for each in (asked, slopes)))
         return np.asarray(1 / np.sqrt(both + both.T)[1:])
 
     def pull_back(self, gram: Array, by_heads: Array, by_tail: float) -> Array:
@@ -254,9 +263,10 @@ class _Search:
             value, moments = self.moments.solve(problem)
         except np.linalg.LinAlgError:
             return None
-        slopes = self.terms.slopes(seen, problem.slopes(moments))
-        found = _Level(value, points, moments, slopes)
-        if self.best is None or value < self.best.value:
+        by_number, least = problem.slopes(moments)
+        found = _Level(value, points, moments, self.terms.slopes(seen, by_number))
+        measurable = least > MEASURABLE
+        if measurable and (self.best is None or value < self.best.value):
             self.best = found
         return found
 
@@ -297,13 +307,14 @@ class _Along:
 
 
 class _Slow:
-    """Whether the last steps gained too little, all together."""
+    """Whether the last steps gained too little, all together, or all of them far too little."""
 
-    def __init__(self, told: Callable[[int], object]) -> None:
-        self.told = told
+    def __init__(self, told: Callable[[int], object], hopeless: Hopeless) -> None:
+        self.told, self.hopeless = told, hopeless
         self.values: list[float] = []
 
     def __call__(self, value: float) -> bool:
         self.told(1)
         self.values.append(value)
-        return len(self.values) > LAST and self.values[-1 - LAST] - value < GAIN
+        slow = len(self.values) > LAST and self.values[-1 - LAST] - value < GAIN
+        return slow or self.hopeless(len(self.values), value)

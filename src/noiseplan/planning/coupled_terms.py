@@ -16,9 +16,9 @@ Attributes of one role may be exchanged, so all depends on how many of each role
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import combinations_with_replacement, product
 from math import comb, factorial, prod
 from typing import Final
@@ -28,14 +28,18 @@ from scipy.special import comb as choose
 
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.exchangeable_sums import ExchangeableSums, Placed, TooLarge
+from noiseplan.optimize.exchangeable_sums import Block, ExchangeableSums, Placed, TooLarge
 from noiseplan.optimize.level_coupling import Alike, LevelCoupling, StateBlock
 from noiseplan.planning.workload_types import Design
 
 # Types of sets, each with so many numbers: more take a second and more to prepare.
 MOST_NUMBERS: Final = 20_000
+# Types, before any is looked at.
+MOST_TYPES: Final = 100_000
 # States of one block, and entries of all blocks of a type: more take seconds a step.
 LARGEST, MOST_ENTRIES = 200, 4_000_000
+# Far less than is asked of anything.
+HAIR: Final = 1e-100
 # Entries of sums over placements are no smaller, where they are not zero.
 EMPTY: Final = 1e-9
 
@@ -60,6 +64,10 @@ class Seen:
         """What is asked of the sum."""
         return float(self.heads[0, 0])
 
+    def floored(self) -> Seen:
+        """Nothing is asked for a hair's breadth, so that one can divide by it."""
+        return Seen(np.where(self.heads == 0, HAIR, self.heads), self.tail or HAIR)
+
 
 @dataclass(frozen=True, eq=False)
 class Group:
@@ -83,6 +91,7 @@ class Group:
 
     def slopes(self, seen: list[Seen], by_number: Array) -> list[tuple[Array, float]]:
         """Of each role with heads, the slopes by g and by R."""
+        seen = [one.floored() for one in seen]  # a power of zero has a slope, too
         found = by_number * self.numbers(seen)
         by_asked = np.zeros(self.asked.shape[:2])
         np.add.at(by_asked.T, self.need, (by_number * self._shared(seen)).T)
@@ -124,11 +133,18 @@ class CoupledTerms:
     """All types of T of a workload that asks every attribute in one way.
 
     `letters` of a role: how many heads its attributes have, and one for the sum; the other roles
-    are `seen` as they are. Raises `TooLarge` where there is too much to look at.
+    are `seen` as they are. Raises `TooLarge` where there is too much to look at, also where costs
+    depend on more than `most` moments.
     """
 
-    def __init__(self, design: Design, letters: Mapping[int, int], others: Mapping[int, Seen]):
-        roles = design.roles
+    def __init__(
+        self,
+        design: Design,
+        letters: Mapping[int, int],
+        others: Mapping[int, Seen],
+        most: int | None = None,
+    ):
+        roles, self.most = design.roles, most
         self.letters, self.heads, self.others = letters, list(letters), others
         self.pairs = [head_pairs(letters[r]) for r in self.heads]
         self.members = np.array([len(role.members) for role in roles.roles])
@@ -154,12 +170,9 @@ class CoupledTerms:
         """The heads of all attributes."""
         return int(sum((self.letters[r] - 1) * self.members[r] for r in self.heads))
 
-    @property
-    def moments(self) -> int:
-        """How many moments of the heads the cost depends on."""
-        return len(self._number)
-
     def _moment(self, powers: Meeting) -> int:
+        if self.most is not None and len(self._number) > self.most:
+            raise TooLarge(f"more than {self.most:,} moments of heads")
         return self._number.setdefault(powers, len(self._number))
 
     def number_of(self, powers: Meeting) -> int | None:
@@ -207,9 +220,13 @@ class CoupledTerms:
     # ------------------------------------------------------------------ types of T
 
     def _groups(self) -> list[Group]:
-        ranges = [product(*(range(n + 1) for n in row)) for row in self.named.tolist()]
+        every: set[Counts] = set()
+        for row in self.named.tolist():
+            if prod(n + 1 for n in row) + len(every) > MOST_TYPES:
+                raise TooLarge("too many types of sets of attributes")
+            every |= set(product(*(range(n + 1) for n in row)))
         found: dict[tuple[Counts, frozenset[Counts]], list[Counts]] = {}
-        for types in sorted({tails for some in ranges for tails in some}):
+        for types in sorted(every):
             own = tuple(types[r] for r in self.heads)
             found.setdefault((own, self.sizes_beside(types)), []).append(types)
         made, numbers = [], 0
@@ -248,25 +265,11 @@ class CoupledTerms:
         found: list[tuple[float, int, dict[Meeting, Array]]] = []
         used: set[Meeting] = set()
         each = [self._sums[r].blocks(n) for r, n in zip(self.heads, free, strict=True)]
-        for chosen in product(*each):
-            grid = np.indices([len(block.present) for block in chosen]).reshape(len(chosen), -1)
-            present = np.array([b.present[at] for b, at in zip(chosen, grid, strict=True)]).T
-            kept = grid[:, [tuple(row) in sizes for row in present.tolist()]]
-            if not kept.shape[1]:
-                continue
-            entries = {}
-            for meeting in product(*(block.sums for block in chosen)):
-                factors = (
-                    block.sums[placed][np.ix_(at, at)]
-                    for block, placed, at in zip(chosen, meeting, kept, strict=True)
-                )
-                entry = reduce(np.multiply, factors)
-                if np.abs(entry).max() > EMPTY:
-                    entries[meeting] = entry
+        for chosen, kept in _states(each, sizes):
+            entries = _entries(chosen, kept)
             used |= entries.keys()
-            if len(used) * kept.shape[1] ** 2 > MOST_ENTRIES:
-                raise TooLarge("too many states of heads")
-            found.append((prod(block.often for block in chosen), kept.shape[1], entries))
+            _require_few(len(used), len(kept))
+            found.append((prod(block.often for block in chosen), len(kept), entries))
         meetings = sorted(used)
         blocks = (
             StateBlock(often, np.stack([e.get(m, np.zeros((size, size))) for m in meetings]))
@@ -330,3 +333,52 @@ def _squares(tails: int, pairs: list[tuple[int, int]]) -> Iterator[tuple[int, Pl
             for place, power in zip(diagonal, powers, strict=True):
                 more[place] = power
             yield (-1) ** sum(powers) * ways, tuple(more)
+
+
+def _states(
+    each: list[list[Block]], sizes: frozenset[Counts]
+) -> list[tuple[tuple[Block, ...], IntArray]]:
+    """A block of each role, and the states of all of them that have as many heads as some of these.
+
+    Role by role, with what some size begins with alone: all states of many roles are too many.
+    """
+    found: list[tuple[tuple[Block, ...], IntArray, IntArray]] = [
+        ((), np.zeros((1, 0), dtype=np.int64), np.zeros((1, 0), dtype=np.int64))
+    ]
+    for number, blocks in enumerate(each):
+        begun = {size[: number + 1] for size in sizes}
+        further = []
+        for chosen, states, present in found:
+            for block in blocks:
+                before = np.repeat(np.arange(len(states)), len(block.present))
+                own = np.tile(np.arange(len(block.present)), len(states))
+                counts = np.column_stack([present[before], block.present[own]])
+                kept = np.flatnonzero([tuple(row) in begun for row in counts.tolist()])
+                if len(kept):
+                    all_states = np.column_stack([states[before[kept]], own[kept]])
+                    further.append(((*chosen, block), all_states, counts[kept]))
+        _require_few(1, max(len(states) for _, states, _ in further))
+        found = further
+    return [(chosen, states) for chosen, states, _ in found]
+
+
+def _entries(chosen: Sequence[Block], states: IntArray) -> dict[Meeting, Array]:
+    """Of every way in which two of the states meet: its matrix over them."""
+    found: dict[Meeting, Array] = {(): np.ones((len(states), len(states)))}
+    for block, at in zip(chosen, states.T, strict=True):
+        own = {placed: entry[np.ix_(at, at)] for placed, entry in block.sums.items()}
+        own = {placed: entry for placed, entry in own.items() if np.abs(entry).max() > EMPTY}
+        further = {}
+        for meeting, entry in found.items():
+            for placed, factor in own.items():
+                both = entry * factor
+                if np.abs(both).max() > EMPTY:
+                    further[(*meeting, placed)] = both
+            _require_few(len(further), len(states))
+        found = further
+    return found
+
+
+def _require_few(meetings: int, states: int) -> None:
+    if meetings * states**2 > MOST_ENTRIES:
+        raise TooLarge("too many states of heads")

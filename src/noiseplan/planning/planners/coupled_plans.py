@@ -7,7 +7,11 @@ is the residual plan with one more freedom, so it begins with that.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import log
 from typing import Final
+
+import numpy as np
 
 from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
@@ -16,7 +20,9 @@ from noiseplan.optimize.exchangeable_sums import TooLarge
 from noiseplan.planning.candidate import (
     ASKED,
     NOT_BETTER,
+    TAKEN,
     UNMEASURED,
+    WORSE,
     Candidate,
     Planner,
     reached,
@@ -25,6 +31,7 @@ from noiseplan.planning.certificates import Kept
 from noiseplan.planning.coupled_plan import coupled_mechanism
 from noiseplan.planning.coupled_split import (
     Coupled,
+    Hopeless,
     coupled_rows,
     letters_of,
     others_seen,
@@ -32,6 +39,7 @@ from noiseplan.planning.coupled_split import (
     with_another_head,
 )
 from noiseplan.planning.coupled_terms import CoupledTerms, several_ways
+from noiseplan.planning.measured_numbers import ALLOWED_LOSS
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.planners import residual_family
 from noiseplan.planning.problem import Problem
@@ -44,8 +52,9 @@ NAME: Final = "coupled"
 # Heads of every attribute, to begin with: with one more a search takes up to thirty times as long.
 HEADS: Final = 1
 # Unasked, one more is waited for where the plan is more than this above its bound, as the optimum
-# is where it is further; the cost then depends on so many moments at most, some twenty seconds.
-FAR, MOST_MOMENTS = 0.015, 1000
+# is where it is further; the cost then depends on so many moments at most, and so many numbers are
+# added up in inverses of rows, some twenty seconds.
+FAR, MOST_MOMENTS, MOST_CUBED = 0.015, 1000, 10**7
 # Values told apart of an attribute whose rows are searched for.
 MOST_VALUES: Final = 256
 # Parts of tables that are mixed: more take minutes.
@@ -53,6 +62,8 @@ MOST_PARTS: Final = 20_000
 # Unasked it is taken where it has less than this share of the variance: its numbers are not
 # compared with those of other plans, as those of residuals are.
 WORTH_IT: Final = 0.995
+# After so many steps this share of what would be worth it is gained, or it is not in the end.
+GAINED: Final = {20: 0.5, 40: 0.7}
 # Another head makes more numbers that are mixed, so it is taken for less than this share only.
 WORTH_A_HEAD: Final = 0.9999
 
@@ -91,7 +102,11 @@ def _split_otherwise(problem: Problem) -> str | None:
 
 
 def solve(problem: Problem) -> Candidate:
-    """The plan by name, with one head more than unasked where that is better still."""
+    """The plan by name, with one head more than unasked where that is better still.
+
+    Residuals one by one are the same with nothing coupled, and better where what records pay can
+    hardly be made equal, or noise is faint.
+    """
     split = residual_family.planned(problem)
     with one_thread(problem.design):
         found = _searched(problem, split.rows)
@@ -102,6 +117,8 @@ def solve(problem: Problem) -> Candidate:
         made = found if isinstance(found, str) else _made(problem, plain, *found)
     if isinstance(made, str):
         raise PlanError(setting("planner", NAME) + f": {made}; use " + setting("planner", "auto"))
+    if reached(problem, made) > (1 + ALLOWED_LOSS) * reached(problem, plain):
+        return replace(plain, considered=(("residual", TAKEN), (NAME, WORSE)))
     return made
 
 
@@ -111,19 +128,32 @@ def unasked(problem: Problem, best: Candidate) -> Candidate | str | None:
         return None
     worth = WORTH_IT * reached(problem, best)
     with one_thread(problem.design):
-        found = _searched(problem, residual_family.planned(problem).rows)
+        if best.optimality.lower_bound >= worth:
+            return NOT_BETTER
+        hopeless = _hopeless(problem, best)
+        found = _searched(problem, residual_family.planned(problem).rows, hopeless)
         if isinstance(found, str):
             return found
         if _at_the_budget(problem, found[1]) >= worth:
             return NOT_BETTER
-        more = _with_another_head(problem, found[0], MOST_MOMENTS)
-        if more is not None and _far(best, found[1]):
-            found = _or_further(problem, *found, more)
+        cubed = sum(problem.design.group_count(r) ** 3 for r in found[0].heads)
+        if _far(best, found[1]) and cubed <= MOST_CUBED:
+            more = _with_another_head(problem, found[0], MOST_MOMENTS)
+            found = found if more is None else _or_further(problem, *found, more)
         made = _made(problem, best, *found)
     return made if isinstance(made, str) or reached(problem, made) < worth else NOT_BETTER
 
 
-def _searched(problem: Problem, rows: dict[int, Array]) -> tuple[CoupledTerms, Coupled] | str:
+def _hopeless(problem: Problem, best: Candidate) -> Hopeless:
+    """Whether a search has not come near what would be worth it, by ln F = ½ ln of the variance."""
+    assert problem.allowed is not None  # there is a budget
+    begun, worth = log(reached(problem, best) * problem.allowed) / 2, -log(WORTH_IT) / 2
+    return lambda steps, value: begun - value < GAINED.get(steps, -np.inf) * worth
+
+
+def _searched(
+    problem: Problem, rows: dict[int, Array], hopeless: Hopeless = lambda steps, value: False
+) -> tuple[CoupledTerms, Coupled] | str:
     """The best rows with one head each, from those of residuals; or why there are none."""
     design = problem.design
     letters = letters_of(design, HEADS)
@@ -134,7 +164,7 @@ def _searched(problem: Problem, rows: dict[int, Array]) -> tuple[CoupledTerms, C
         return f"not tried, {error.message}"
     if terms.parts > MOST_PARTS:
         return f"not tried, {terms.parts:,} parts of tables"
-    found = coupled_rows(design, terms, rows)
+    found = coupled_rows(design, terms, rows, hopeless=hopeless)
     return UNMEASURED if found is None else (terms, found)
 
 
@@ -143,12 +173,11 @@ def _with_another_head(
 ) -> CoupledTerms | None:
     """The terms with one head more; None where there is none, or too much to look at."""
     try:
-        more = with_another_head(problem.design, terms)
+        more = with_another_head(problem.design, terms, most)
     except TooLarge:
         return None
-    if more is None or more.parts > MOST_PARTS or more.head_count > MOST_HEADS:
-        return None
-    return more if most is None or more.moments <= most else None
+    few = more is not None and more.parts <= MOST_PARTS and more.head_count <= MOST_HEADS
+    return more if few else None
 
 
 def _far(plain: Candidate, found: Coupled) -> bool:

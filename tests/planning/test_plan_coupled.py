@@ -136,6 +136,17 @@ def test_by_name_it_is_no_worse_than_residuals_where_coupling_is(rho: float, row
     assert plan.total_variance == plain.total_variance
 
 
+def test_rows_too_many_to_look_at_each_are_not_coupled() -> None:
+    """All ranges over sets of 46 values: a table has 10¹² of them."""
+    schema = nz.Schema.from_sizes(dict.fromkeys("abcde", 46))
+    ranges = dict.fromkeys("abcde", nz.Ranges())
+    workload = nz.Workload.marginals(schema, k=4, factors=ranges)
+    plan = nz.plan(workload, budget=BUDGET)
+    assert dict(plan.considered)["coupled"] == f"not tried, {workload.rows:,} rows"
+    with pytest.raises(PlanError, match="not tried"):
+        nz.plan(workload, budget=BUDGET, planner="coupled")
+
+
 def test_no_search_goes_on_that_cannot_gain_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs gain 0.34 %: it ends after 40 steps. What gains enough goes on."""
     searches: list[coupled_split._Slow] = []

@@ -59,6 +59,8 @@ FAR, MOST_MOMENTS, MOST_CUBED = 0.015, 1000, 10**7
 MOST_VALUES: Final = 256
 # Parts of tables that are mixed: more take minutes.
 MOST_PARTS: Final = 20_000
+# Rows of a query, and of all, whose variances are worked out one by one: some seconds.
+MOST_QUERY_ROWS, MOST_ROWS = 10**7, 5 * 10**7
 # Unasked it is taken where it has less than this share of the variance: its numbers are not
 # compared with those of other plans, as those of residuals are.
 WORTH_IT: Final = 0.995
@@ -155,7 +157,9 @@ def _searched(
     problem: Problem, rows: dict[int, Array], hopeless: Hopeless = lambda steps, value: False
 ) -> tuple[CoupledTerms, Coupled] | str:
     """The best rows with one head each, from those of residuals; or why there are none."""
-    design = problem.design
+    design, workload = problem.design, problem.workload
+    if workload.rows > MOST_ROWS or workload.sizes.max() > MOST_QUERY_ROWS:
+        return f"not tried, {workload.rows:,} rows"
     letters = letters_of(design, HEADS)
     others = others_seen(design, role_bases(design, rows), letters)
     try:

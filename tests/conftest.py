@@ -31,6 +31,7 @@ settings.load_profile("repeatable")
 
 # Files that take more than a second each; `pytest --quick` does not even import them.
 TESTS = Path(__file__).parent
+TOO_SLOW = 2.0  # seconds, on a machine that may be busy
 SLOW = {TESTS / name for name in (TESTS / "slow_files.txt").read_text(encoding="utf-8").split()}
 
 # Files of few tests that take ten seconds and more each.
@@ -104,3 +105,21 @@ def values_of(item: pytest.Item) -> tuple[tuple[int, ...], ...]:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return True if config.getoption("quick") and collection_path in SLOW else None
+
+
+# Seconds of each file in this run, by its name from the root.
+_TAKEN: dict[str, float] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    name = report.nodeid.partition("::")[0]
+    _TAKEN[name] = _TAKEN.get(name, 0.0) + report.duration
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """What has become slow and still runs with the fast tests, or these would not stay fast."""
+    slow = sorted(name for name, seconds in _TAKEN.items() if seconds > TOO_SLOW)
+    if config.getoption("quick") and slow:
+        terminalreporter.write_line(f"belong into tests/slow_files.txt: {', '.join(slow)}")

@@ -136,6 +136,23 @@ def test_by_name_it_is_no_worse_than_residuals_where_coupling_is(rho: float, row
     assert plan.total_variance == plain.total_variance
 
 
+@pytest.mark.parametrize("more", [{"one": 1}, {"sum": 3}])
+def test_attributes_of_which_nothing_is_asked_but_the_sum_change_nothing(
+    more: dict[str, int],
+) -> None:
+    """One value, or a row of ones beside the prefix sums of others."""
+    sizes, ((name, values),) = dict.fromkeys("abc", 5), more.items()
+    schema = nz.Schema.from_sizes({**sizes, name: values})
+    own = {name: nz.Custom(np.ones((1, values)))}
+    pairs = [{**dict.fromkeys(some, nz.Prefix()), **own} for some in combinations("abc", 2)]
+    workload = nz.Workload([nz.Query(schema, factors) for factors in pairs])
+    plan = nz.plan(workload, budget=BUDGET, planner="coupled")
+    without = nz.plan(prefix_tables(5, 3, 2), budget=BUDGET, planner="coupled")
+    assert isinstance(plan.mechanism, CoupledMechanism)
+    assert plan.total_variance == pytest.approx(without.total_variance, rel=1e-9)
+    assert probed_cost([plan.mechanism], "add-remove") <= plan.privacy.pcost <= 1
+
+
 def test_rows_too_many_to_look_at_each_are_not_coupled() -> None:
     """All ranges over sets of 46 values: a table has 10¹² of them."""
     schema = nz.Schema.from_sizes(dict.fromkeys("abcde", 46))

@@ -225,6 +225,9 @@ class CoupledTerms:
             if prod(n + 1 for n in row) + len(every) > MOST_TYPES:
                 raise TooLarge("too many types of sets of attributes")
             every |= set(product(*(range(n + 1) for n in row)))
+        # Of attributes with one value, and such, nothing is asked but the sum.
+        sums = [r for r, one in self.others.items() if one.tail <= HAIR * one.mean]
+        every = {types for types in every if not any(types[r] for r in sums)}
         found: dict[tuple[Counts, frozenset[Counts]], list[Counts]] = {}
         for types in sorted(every):
             own = tuple(types[r] for r in self.heads)

@@ -105,7 +105,7 @@ def test_slopes_of_what_is_asked(name: str, nothing: bool) -> None:
         for r, seen in enumerate(one.headed):
             heads = seen.heads.copy()
             heads[0, 1] = heads[1, 0] = 0.0
-            one.headed[r] = Seen(heads, 0.0)
+            one.seen[one.terms.heads[r]] = Seen(heads, 0.0)
     weights = [rng.normal(size=group.numbers(one.headed).shape) for group in one.terms.groups]
 
     def value(seen: list[Seen]) -> float:

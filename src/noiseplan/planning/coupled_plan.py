@@ -18,7 +18,6 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.coupled import CoupledMechanism, Coupling
@@ -59,8 +58,8 @@ def coupled_mechanism(
         try:
             rounded = _Rounded.of(design, terms, found, length, numbers)
             made = rounded.within(budget, bits + MORE_BITS)
-        except (np.linalg.LinAlgError, PlanError):
-            continue  # too coarse, so that some rows fell together, or none is level
+        except np.linalg.LinAlgError:  # too coarse: some rows fell together, or none is level
+            continue
         if not made.mechanism.noise.drawable:
             break  # more bits only make numbers larger
         if best is None or made.loss < best.loss:

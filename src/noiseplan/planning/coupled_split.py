@@ -153,14 +153,15 @@ def rows_with_more_heads(
     are long. So each is found first with the other roles as they were.
     """
     letters, more, rows = terms.letters, together.letters, dict(found.rows)
+    kept = _heads(letters)
     longer = [r for r in letters if more[r] > letters[r]]
     with progress("Coupling tables", len(longer) * STEPS + TOGETHER) as advance:
         for r in longer:
             each = CoupledTerms(design, {**letters, r: more[r]}, terms.others)
             alone = coupled_rows(design, each, found.rows, _heads(letters), told=advance)
             if alone is not None:
-                rows[r] = alone.rows[r]
-        return coupled_rows(design, together, rows, _heads(more), TOGETHER, advance)
+                rows[r], kept[r] = alone.rows[r], more[r] - 1
+        return coupled_rows(design, together, rows, kept, TOGETHER, advance)
 
 
 def _heads(letters: Mapping[int, int]) -> dict[int, int]:

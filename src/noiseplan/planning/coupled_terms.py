@@ -171,7 +171,8 @@ class CoupledTerms:
         return int(sum((self.letters[r] - 1) * self.members[r] for r in self.heads))
 
     def _moment(self, powers: Meeting) -> int:
-        if self.most is not None and len(self._number) > self.most:
+        full = self.most is not None and len(self._number) >= self.most
+        if full and powers not in self._number:
             raise TooLarge(f"more than {self.most:,} moments of heads")
         return self._number.setdefault(powers, len(self._number))
 

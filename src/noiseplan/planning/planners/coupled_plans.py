@@ -107,7 +107,7 @@ def solve(problem: Problem) -> Candidate:
     """The plan by name, with one head more than unasked where that is better still.
 
     Residuals one by one are the same with nothing coupled, and better where what records pay can
-    hardly be made equal, or noise is faint.
+    hardly be made equal, if at all, or noise is faint.
     """
     split = residual_family.planned(problem)
     with one_thread(problem.design):
@@ -117,11 +117,13 @@ def solve(problem: Problem) -> Candidate:
             more = _with_another_head(problem, found[0])
             found = found if more is None else _or_further(problem, *found, more)
         made = found if isinstance(found, str) else _made(problem, plain, *found)
-    if isinstance(made, str):
+    if isinstance(made, Candidate):
+        if reached(problem, made) <= (1 + ALLOWED_LOSS) * reached(problem, plain):
+            return made
+        made = WORSE
+    elif made != UNMEASURED:
         raise PlanError(setting("planner", NAME) + f": {made}; use " + setting("planner", "auto"))
-    if reached(problem, made) > (1 + ALLOWED_LOSS) * reached(problem, plain):
-        return replace(plain, considered=(("residual", TAKEN), (NAME, WORSE)))
-    return made
+    return replace(plain, considered=(("residual", TAKEN), (NAME, made)))
 
 
 def unasked(problem: Problem, best: Candidate) -> Candidate | str | None:

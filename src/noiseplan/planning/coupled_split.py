@@ -33,6 +33,8 @@ LAST, GAIN = 20, 1e-6
 TOGETHER: Final = 80
 # Heads are no longer than this to begin with, or there would be no tail left.
 LONGEST: Final = 0.98
+# Beyond this a tail is shorter than what rounding leaves of it.
+FARTHEST: Final = 20.0
 # ln F where nothing level is found: no step leads there.
 NOWHERE: Final = 1e3
 TINY: Final = 1e-12
@@ -256,10 +258,13 @@ class _Search:
         return float(np.log(found.value)), pulled
 
     def level(self, raw: list[Array]) -> _Level | None:
+        each = zip(raw, self.letters, strict=True)
+        if any(np.linalg.norm(one[: count - 1], axis=0).max() > FARTHEST for one, count in each):
+            return None
         try:
             points = [_Point.at(*one) for one in zip(raw, self.letters, strict=True)]
-            each = zip(self.grams, points, self.letters, strict=True)
-            seen = [_seen(gram, point.inverse, count) for gram, point, count in each]
+            asked = zip(self.grams, points, self.letters, strict=True)
+            seen = [_seen(gram, point.inverse, count) for gram, point, count in asked]
             problem = self.terms.coupling(seen)
             value, moments = self.moments.solve(problem)
         except np.linalg.LinAlgError:

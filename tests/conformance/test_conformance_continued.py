@@ -3,6 +3,7 @@ by brute force."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,29 @@ def test_answers_are_those_of_least_squares_of_each_part(name: str) -> None:
     assert told >= 1
     for query in many.workload:
         np.testing.assert_allclose(found.answer(query).std_error, many.std_error(query), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_look_at_two_budgets_is_paid_for_once(name: str) -> None:
+    """What is looked at first and what is left of either plan cost what the plan does, by every
+    record measured alone; and the errors are the plan's."""
+    plans = [planned(name, rho) for rho in (0.05, 0.2)]
+    data = counts(plans[0])
+    for chosen in plans:
+        choice = nz.adaptive(plans)
+        assert isinstance(choice.family, BySameRows)
+        look = choice.look(data, seed=1)
+        found = look.choose(chosen)
+        rest = choice.family.rest(chosen.mechanism, choice.common.mechanism)
+        both = cost_of(*probe(choice.common))
+        if rest is not None:
+            both = both + cost_of(*probe(replace(chosen, mechanism=rest)))
+        assert add_remove_cost(both) <= chosen.privacy.pcost
+        assert add_remove_cost(both) >= chosen.privacy.pcost * (1 - 1e-3)
+        for query in chosen.workload:
+            np.testing.assert_allclose(
+                found.answer(query).std_error, chosen.std_error(query), rtol=1e-6
+            )
 
 
 @pytest.mark.parametrize("name", ["each query", "a series"])

@@ -196,14 +196,14 @@ def test_no_search_goes_on_that_cannot_gain_enough(
     rho: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pairs gain 0.34 %: it ends after 40 steps. What gains enough goes on, at any budget."""
-    searches: list[coupled_split._Slow] = []
+    searches: list[coupled_split._Enough] = []
 
-    class Heard(coupled_split._Slow):
+    class Heard(coupled_split._Enough):
         def __init__(self, *heard: Any) -> None:
             super().__init__(*heard)
             searches.append(self)
 
-    monkeypatch.setattr(coupled_split, "_Slow", Heard)
+    monkeypatch.setattr(coupled_split, "_Enough", Heard)
     for workload, taken in ((prefix_tables(10, 5, 2), False), (prefix_tables(6, 5, 3), True)):
         plan = nz.plan(workload, budget=nz.zCDP(rho), noise="gaussian")
         assert (plan.considered[0] == ("coupled", "taken")) == taken
@@ -255,3 +255,46 @@ def test_plans_over_many_cells_are_not_compared_and_say_how_they_would_be() -> N
     plans = [nz.plan(prefix_tables(9, 4, k), budget=BUDGET, planner="coupled") for k in (1, 2)]
     with pytest.raises(PlanError, match=r"several tables together.*planner='residual'"):
         nz.adaptive(plans)
+
+
+def test_nothing_is_coupled_unasked_where_other_plans_would_go_on_from_the_release() -> None:
+    """Over 2,048 cells and more, if attributes asked by prefix sums have no more than 1,024."""
+    schema = nz.Schema.from_sizes({f"a{i}": 10 for i in range(5)})
+    factors = {name: nz.Prefix() for name in ("a0", "a1", "a2")}
+    pairs, triples = (nz.Workload.marginals(schema, k=k, factors=factors) for k in (2, 3))
+    plan = nz.plan(triples, budget=nz.zCDP(1.0))
+    assert isinstance(plan.mechanism, ResidualMechanism)
+    assert dict(plan.considered)["coupled"].startswith("not tried, so that other plans go on")
+    earlier = nz.plan(pairs, budget=BUDGET).release(np.ones(schema.shape, dtype=int), seed=1)
+    assert plan.given(earlier).saved > 0.1
+    named = nz.plan(triples, budget=nz.zCDP(1.0), planner="coupled")
+    assert named.total_variance < plan.total_variance
+    with pytest.raises(PlanError, match="measures numbers of several tables together"):
+        named.given(earlier)
+
+
+def test_a_search_unasked_ends_when_curvatures_have_taken_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is found by then is kept, and is still better than residuals; by name none is left out.
+
+    Every step takes a curvature or more, so that a limit of one ends the search after a step.
+    """
+    steps = list[int]()
+
+    def noted(*args: Any, **how: Any) -> Any:
+        told = how["told"]
+        return kept(*args, **{**how, "told": lambda step: (steps.append(step), told(step))})
+
+    kept = coupled_plans.coupled_rows
+    monkeypatch.setattr(coupled_plans, "coupled_rows", noted)
+    workload = prefix_tables(10, 5, 3)
+    whole = nz.plan(workload, budget=BUDGET, noise="gaussian")
+    taken = len(steps)
+    monkeypatch.setattr(coupled_plans, "MOST_PRODUCTS", 1.0)
+    begun = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="auto")
+    assert taken > 20 and len(steps) - taken <= 1
+    assert begun.total_variance >= whole.total_variance
+    steps.clear()
+    assert nz.plan(workload, budget=BUDGET, noise="gaussian", planner="coupled")
+    assert len(steps) >= taken

@@ -16,6 +16,7 @@ from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise.discrete import WIDEST_VARIANCE
 from noiseplan.optimize.integer_cost_matrix import positive_part, symmetric
+from noiseplan.planning.limits import COMPARED_CELLS, COMPARED_IN_ALL
 from noiseplan.planning.measured_numbers import REALS, Numbers
 from noiseplan.schema import Schema
 
@@ -27,7 +28,7 @@ LAST_OVER: Final = 1.25
 
 # Cells over which matrices are preferred to other ways, and those over which they are all there is:
 # some ten seconds and half a gigabyte.
-EXPLICIT_CELLS, MOST_CELLS = 1024, 2048
+EXPLICIT_CELLS, MOST_CELLS = COMPARED_CELLS, COMPARED_IN_ALL
 
 
 @dataclass(frozen=True)

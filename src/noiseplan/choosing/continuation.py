@@ -9,7 +9,6 @@ from typing import Any, Unpack
 from noiseplan.choosing.budget_that_fits import budget_that_fits
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.mechanism_family import Family
-from noiseplan.choosing.same_rows import same_rows
 from noiseplan.choosing.which_family import family_for
 from noiseplan.counting import Projectable
 from noiseplan.counting.person_cap import PersonCap
@@ -89,9 +88,7 @@ class Continuation:
         require_alike(plan, replace(earlier.plan, owned=owned))
         target, have = plan.mechanism, earlier.plan.mechanism
         try:
-            family: Family[Any] = same_rows([target, have]) or family_for(
-                [target, have], plan.privacy.neighbours
-            )
+            family = family_for([target, have], plan.privacy.neighbours)
             shared = family.shared(target, have)
         except PlanError as error:
             raise PlanError(

@@ -1,4 +1,4 @@
-"""Which way mechanisms are compared: by precisions, by matrices, or crossed."""
+"""Which way mechanisms are compared: row by row, by precisions, by matrices, or crossed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from noiseplan.choosing.common_and_rest import EXPLICIT_CELLS, ByMatrices, requi
 from noiseplan.choosing.crossing import ByCrossing
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
+from noiseplan.choosing.same_rows import same_rows
 from noiseplan.errors import PlanError, setting
 from noiseplan.mechanisms.base import ONE_MATRIX, Mechanism
 from noiseplan.planning.measured_numbers import numbers_of
@@ -16,6 +17,9 @@ from noiseplan.planning.measured_numbers import numbers_of
 
 def family_for(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
     """The way to compare these mechanisms; raises `PlanError` where there is none."""
+    alike = same_rows(mechanisms)
+    if alike is not None:
+        return alike
     size = mechanisms[0].schema.size
     explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
     for mechanism in mechanisms:

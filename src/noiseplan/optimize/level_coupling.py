@@ -151,6 +151,7 @@ class LevelCoupling:
 
     def __init__(self, groups: Sequence[Alike], asked: Sequence[Array]) -> None:
         self.groups, self.asked = groups, asked
+        self.products = 0.0  # of numbers, that curvatures have taken so far
         self._parts: list[_Asked] = []
         for number, (group, numbers) in enumerate(zip(groups, asked, strict=True)):
             for block in group.blocks:
@@ -308,6 +309,7 @@ class LevelCoupling:
 
         First by the numbers of L of each group, then by moments.
         """
+        self.products += self._products
         count = self.groups[0].moments.shape[1] - 1
         result = np.zeros((count, count))
         for g, group in enumerate(self.groups):
@@ -316,6 +318,12 @@ class LevelCoupling:
                 by_used = group.by_used @ (group.by_used @ np.sum(mine, axis=0)).T
                 result[np.ix_(group.used, group.used)] += by_used
         return result
+
+    @cached_property
+    def _products(self) -> float:
+        """How many products of numbers a curvature takes."""
+        each = ((len(p.root), len(p.block.sums), p.block.size) for p in self._parts)
+        return float(sum(n * kinds * size**2 * (size + kinds) for n, kinds, size in each))
 
     def _by_numbers(self, s: _Seen, barrier: float) -> Array:
         """What one block adds to −∂² by the numbers of L."""
@@ -352,6 +360,7 @@ class Following:
     def __init__(self, start: Array) -> None:
         self.start = start
         self.moments: Array | None = None
+        self.products = 0.0  # of numbers, that all curvatures have taken
         self._curvature: Curvature | None = None  # at some earlier y
 
     def solve(self, problem: LevelCoupling) -> tuple[float, Array]:
@@ -361,6 +370,7 @@ class Following:
             value, self.moments = problem.solve(self.start)
         else:
             value, self.moments, self._curvature = near
+        self.products += problem.products
         return value, self.moments
 
 

@@ -112,11 +112,13 @@ def coupled_rows(
     steps: int = STEPS,
     told: Callable[[int], object] = lambda steps: None,
     hopeless: Hopeless = lambda steps, value: False,
+    most: float = np.inf,
 ) -> Coupled | None:
     """The best U found, from those without coupling; None where nothing level is found.
 
     `kept`: so many of the rows of each role are heads already, from a search with fewer of them.
-    `told` hears of every step, and the search ends early where it is `hopeless`.
+    `told` hears of every step, and the search ends early where it is `hopeless`, or when curvatures
+    have taken `most` products of numbers.
     """
     grams, counts = head_grams(design, terms.heads), [terms.letters[r] for r in terms.heads]
     begun = [
@@ -129,7 +131,8 @@ def coupled_rows(
         return None
     along = _Along(search, begun, first)
     options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 0.0, "gtol": 0.0, "maxcor": 20}
-    descend(along, np.zeros(along.size), options, enough=_Slow(told, hopeless))
+    enough = _Enough(search, most, told, hopeless)
+    descend(along, np.zeros(along.size), options, enough=enough)
     best = search.best
     if best is None:
         return None
@@ -312,15 +315,18 @@ class _Along:
         return value, self.unit * np.concatenate(pulled)
 
 
-class _Slow:
-    """Whether the last steps gained too little, all together, or all of them far too little."""
+class _Enough:
+    """Whether the last steps gained too little, all steps far too little, or it takes too long."""
 
-    def __init__(self, told: Callable[[int], object], hopeless: Hopeless) -> None:
-        self.told, self.hopeless = told, hopeless
+    def __init__(
+        self, search: _Search, most: float, told: Callable[[int], object], hopeless: Hopeless
+    ) -> None:
+        self.search, self.most, self.told, self.hopeless = search, most, told, hopeless
         self.values: list[float] = []
 
     def __call__(self, value: float) -> bool:
         self.told(1)
         self.values.append(value)
         slow = len(self.values) > LAST and self.values[-1 - LAST] - value < GAIN
-        return slow or self.hopeless(len(self.values), value)
+        long = self.search.moments.products > self.most
+        return slow or long or self.hopeless(len(self.values), value)

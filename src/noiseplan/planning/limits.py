@@ -27,3 +27,7 @@ SERIES_VALUES: Final = 1024
 SEARCHED_VALUES: Final = 2048
 # Gram matrices of one attribute are written down up to so many values that are told apart.
 GRAM_VALUES: Final = 8192
+# Plans that measure attributes by different rows are compared, and continue each other's releases,
+# over so many cells of these, or where there are no more than so many cells in all.
+COMPARED_CELLS: Final = 1024
+COMPARED_IN_ALL: Final = 2048

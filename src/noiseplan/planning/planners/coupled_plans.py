@@ -8,7 +8,7 @@ is the residual plan with one more freedom, so it begins with that.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
+from math import inf, log, prod
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from noiseplan.planning.candidate import (
 from noiseplan.planning.certificates import Kept
 from noiseplan.planning.coupled_plan import coupled_mechanism
 from noiseplan.planning.coupled_split import (
+    STEPS,
     Coupled,
     Hopeless,
     coupled_rows,
@@ -39,6 +40,7 @@ from noiseplan.planning.coupled_split import (
     with_another_head,
 )
 from noiseplan.planning.coupled_terms import CoupledTerms, several_ways
+from noiseplan.planning.limits import COMPARED_CELLS, COMPARED_IN_ALL
 from noiseplan.planning.measured_numbers import ALLOWED_LOSS
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.planners import residual_family
@@ -47,6 +49,7 @@ from noiseplan.planning.solve import role_bases
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
+from noiseplan.progress import progress
 
 NAME: Final = "coupled"
 # Heads of every attribute, to begin with: with one more a search takes up to thirty times as long.
@@ -55,6 +58,8 @@ HEADS: Final = 1
 # is where it is further; the cost then depends on so many moments at most, and so many numbers are
 # added up in inverses of rows, some twenty seconds.
 FAR, MOST_MOMENTS, MOST_CUBED = 0.015, 1000, 10**7
+# Unasked, curvatures take so many products of numbers at most, some ten to twenty seconds.
+MOST_PRODUCTS: Final = 2e11
 # Values told apart of an attribute whose rows are searched for.
 MOST_VALUES: Final = 256
 # Parts of tables that are mixed: more take minutes.
@@ -111,12 +116,8 @@ def solve(problem: Problem) -> Candidate:
     """
     split = residual_family.planned(problem)
     with one_thread(problem.design):
-        found = _searched(problem, split.rows)
-        plain = residual_family.made(problem, split)
-        if not isinstance(found, str):
-            more = _with_another_head(problem, found[0])
-            found = found if more is None else _or_further(problem, *found, more)
-        made = found if isinstance(found, str) else _made(problem, plain, *found)
+        plain, terms = residual_family.made(problem, split), _terms(problem, split.rows)
+        made = terms if isinstance(terms, str) else _coupled(problem, plain, split.rows, terms)
     if isinstance(made, Candidate):
         if reached(problem, made) <= (1 + ALLOWED_LOSS) * reached(problem, plain):
             return made
@@ -126,18 +127,34 @@ def solve(problem: Problem) -> Candidate:
     return replace(plain, considered=(("residual", TAKEN), (NAME, made)))
 
 
+def _coupled(
+    problem: Problem, plain: Candidate, rows: dict[int, Array], terms: CoupledTerms
+) -> Candidate | str:
+    """What is found however long it takes, with one head or more."""
+    found = _searched(problem, rows, terms)
+    if found is None:
+        return UNMEASURED
+    more = _with_another_head(problem, terms)
+    return _made(problem, plain, *(found if more is None else _or_further(problem, *found, more)))
+
+
 def unasked(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The plan if it is clearly better; nothing where residuals are not coupled at all."""
     if _other(problem) or _split_otherwise(problem):
         return None
+    if _compared(problem):
+        return "not tried, so that other plans go on from its releases"
     worth = WORTH_IT * reached(problem, best)
     with one_thread(problem.design):
+        rows = residual_family.planned(problem).rows
+        terms = _terms(problem, rows)
+        if isinstance(terms, str):
+            return terms
         if best.optimality.lower_bound >= worth:
             return NOT_BETTER
-        hopeless = _hopeless(problem, best)
-        found = _searched(problem, residual_family.planned(problem).rows, hopeless)
-        if isinstance(found, str):
-            return found
+        found = _searched(problem, rows, terms, _hopeless(problem, best), MOST_PRODUCTS)
+        if found is None:
+            return UNMEASURED
         if _at_the_budget(problem, found[1]) >= worth:
             return NOT_BETTER
         cubed = sum(problem.design.group_count(r) ** 3 for r in found[0].heads)
@@ -148,6 +165,14 @@ def unasked(problem: Problem, best: Candidate) -> Candidate | str | None:
     return made if isinstance(made, str) or reached(problem, made) < worth else NOT_BETTER
 
 
+def _compared(problem: Problem) -> bool:
+    """Whether releases can be continued by other queries if nothing is coupled, and only then."""
+    shape, design = problem.workload.schema.shape, problem.design
+    roles = design.roles.of_attribute.tolist()
+    free = prod(n for n, role in zip(shape, roles, strict=True) if role in design.free)
+    return free <= COMPARED_CELLS and prod(shape) > COMPARED_IN_ALL
+
+
 def _hopeless(problem: Problem, best: Candidate) -> Hopeless:
     """Whether a search has not come near what would be worth it, by ln F = ½ ln of the variance."""
     assert problem.allowed is not None  # there is a budget
@@ -155,10 +180,8 @@ def _hopeless(problem: Problem, best: Candidate) -> Hopeless:
     return lambda steps, value: begun - value < GAINED.get(steps, -np.inf) * worth
 
 
-def _searched(
-    problem: Problem, rows: dict[int, Array], hopeless: Hopeless = lambda steps, value: False
-) -> tuple[CoupledTerms, Coupled] | str:
-    """The best rows with one head each, from those of residuals; or why there are none."""
+def _terms(problem: Problem, rows: dict[int, Array]) -> CoupledTerms | str:
+    """What is coupled by one head of each attribute; or why nothing is."""
     design, workload = problem.design, problem.workload
     if workload.rows > MOST_ROWS or workload.sizes.max() > MOST_QUERY_ROWS:
         return f"not tried, {workload.rows:,} rows"
@@ -168,10 +191,22 @@ def _searched(
         terms = CoupledTerms(design, letters, others)
     except TooLarge as error:
         return f"not tried, {error.message}"
-    if terms.parts > MOST_PARTS:
-        return f"not tried, {terms.parts:,} parts of tables"
-    found = coupled_rows(design, terms, rows, hopeless=hopeless)
-    return UNMEASURED if found is None else (terms, found)
+    return terms if terms.parts <= MOST_PARTS else f"not tried, {terms.parts:,} parts of tables"
+
+
+def _searched(
+    problem: Problem,
+    rows: dict[int, Array],
+    terms: CoupledTerms,
+    hopeless: Hopeless = lambda steps, value: False,
+    most: float = inf,
+) -> tuple[CoupledTerms, Coupled] | None:
+    """The best rows with one head each, from those of residuals; None where none are measured."""
+    with progress("Coupling tables", STEPS) as advance:
+        found = coupled_rows(
+            problem.design, terms, rows, told=advance, hopeless=hopeless, most=most
+        )
+    return None if found is None else (terms, found)
 
 
 def _with_another_head(

@@ -60,9 +60,9 @@ def solve(whole: TreeProblem) -> Candidate | str:
     plan = LevelPlan(whole)
     if plan.untried is not None:
         return plan.untried
-    with one_thread_below(LARGE, plan.width):
-        made = plan.candidate()
     try:
+        with one_thread_below(LARGE, plan.width):
+            made = plan.candidate()
         made.figures.require_answers(made.mechanism)
     except UnanswerableError:  # what is hardly worth measuring was lost by rounding
         return "not tried for weights so far apart"

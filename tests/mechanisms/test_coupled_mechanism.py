@@ -17,7 +17,7 @@ from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.coupled import CoupledMechanism, Coupling
 from noiseplan.mechanisms.coupled_cost import largest_cost
-from noiseplan.mechanisms.price import probed_cost
+from noiseplan.mechanisms.price import Note, probed_cost
 from noiseplan.noise import Noise
 
 Array = np.ndarray[Any, Any]
@@ -165,18 +165,19 @@ def test_integers_beyond_64_bits_are_measured_without_rounding() -> None:
         kept = [tuple(set(range(3)) - set(row)) for row in sets.tolist()]
         return np.array([counts.sum(axis=out) for out in kept])
 
-    def sample(shape: tuple[int, ...], noise: Noise) -> Any:
-        return np.zeros(shape, dtype=np.int64)
+    def noted(shape: tuple[int, ...], noise: Noise) -> Note:
+        return Note.of(np.ones(shape), lambda numbers, sizes: found.append(numbers))
 
-    found = huge.measure(marginals, sample)
-    plain = mechanism.measure(marginals, sample)
+    found: list[Array] = []
+    huge.measure(marginals, noted)
+    plain = mechanism.measure(marginals, lambda shape, noise: np.zeros(shape, dtype=np.int64))
+    assert max(abs(int(n)) for each in found for n in each.ravel()) > 2**64
     both = zip(mechanism.couplings, couplings, strict=True)
-    for (first, coupling), values, small in zip(both, found.values, plain.values, strict=True):
+    for (first, coupling), values, small in zip(both, found, plain.values, strict=True):
         parts = np.linalg.solve(first.rows, small.reshape(-1, len(first.rows)).T)
         whole = np.rint(parts).astype(np.int64).astype(object)
         exact = np.array([[int(x) for x in row] for row in coupling.rows], dtype=object) @ whole
-        floats = exact.astype(np.float64).T.reshape(values.shape)
-        np.testing.assert_allclose(values.astype(float), floats, rtol=2e-16, atol=0)
+        assert values.tolist() == exact.T.reshape(values.shape).tolist()
 
 
 def test_saved_and_read_again_it_is_the_same_to_the_last_bit() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
@@ -11,13 +12,18 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from coupled_oracles import exact_cost
 from depth import seeds
+from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.coupled import CoupledMechanism, Coupling
 from noiseplan.mechanisms.coupled_cost import largest_cost
 from noiseplan.mechanisms.price import Note, probed_cost
+from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.noise import Noise
 
 Array = np.ndarray[Any, Any]
@@ -152,6 +158,58 @@ def test_to_replace_a_record_costs_what_pairs_differ_by_or_four_times_a_record()
     )
     assert wide.record_cost("replace") == 4 * wide.record_cost("add-remove")
     assert apart <= wide.record_cost("replace")
+
+
+def cancelling(attributes: int, bits: int, factor: int) -> CoupledMechanism:
+    """One row mixes states so that all but nothing is left of numbers up to (2·2^bits)^attributes.
+
+    The head of a value is N − 1, N or N + 1, and the row multiplies by −N where there is none: what
+    is measured is ∏ (h_i − N) times the factor, over noise of that size.
+    """
+    middle, every = 2**bits + 1, range(attributes)
+    rows = np.array([[middle - 1, middle, middle + 1], [1, -1, 0]], dtype=np.float64)
+    couplings = []
+    for tails in (list(t) for n in range(attributes + 1) for t in combinations(every, n)):
+        beside = [i for i in every if i not in tails]
+        states = np.array(list(product((0, 1), repeat=len(beside))), dtype=np.int64)
+        mixing = np.eye(len(states))
+        if not tails:
+            mixing[0] = [factor * (-middle) ** int((state == 0).sum()) for state in states]
+        noise = Noise("gaussian", float(factor) ** 2, exact=True)
+        sets = np.array([[*tails, *beside]])
+        couplings.append(Coupling(sets, len(tails), states, mixing, noise))
+    schema = nz.Schema.from_sizes({f"a{i}": 3 for i in every})
+    basis_of, heads = np.zeros(attributes, dtype=np.int64), np.ones(attributes, dtype=np.int64)
+    return CoupledMechanism(schema, (Basis.from_rows(rows),), basis_of, heads, tuple(couplings))
+
+
+# Of two attributes 10⁻⁷ of the cost was lost in rounding.
+CANCELLING = [(2, 15, 1102221539277), (2, 15, 1821392583879), (3, 15, 1554213059515635)]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(("attributes", "bits", "factor"), CANCELLING)
+def test_no_cost_is_hidden_by_rounding_where_numbers_cancel(
+    attributes: int, bits: int, factor: int, neighbours: Any
+) -> None:
+    mechanism = cancelling(attributes, bits, factor)
+    exact = exact_cost(mechanism, neighbours)
+    assert Fraction(mechanism.record_cost(neighbours)) >= exact
+    every = np.arange(attributes)
+    cells = MergedValues(mechanism.schema, every, (np.arange(3),) * attributes)
+    reduced = ReducedMechanism(cells, replace(mechanism, schema=cells.inner))
+    wrapped = SideBySide((mechanism, reduced))
+    for several in ([mechanism] * 2, [mechanism, reduced], [reduced] * 2, [wrapped]):
+        assert Fraction(cost_of(several, neighbours).pcost) >= 2 * exact
+    assert Fraction(cost_of([wrapped] * 2, neighbours).pcost) >= 4 * exact
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("seed", seeds(12))
+def test_the_cost_is_that_of_the_dearest_in_whole_numbers(seed: int, neighbours: Any) -> None:
+    mechanism = coupled(seed)
+    exact = exact_cost(mechanism, neighbours)
+    assert exact <= Fraction(mechanism.record_cost(neighbours)) <= exact * Fraction(1 + 1e-9)
 
 
 def test_integers_beyond_64_bits_are_measured_without_rounding() -> None:

@@ -24,7 +24,7 @@ from noiseplan.mechanisms.pair_distances import farthest
 from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.privacy.guarantee import joint_law
 from noiseplan.privacy.people import person_price
-from noiseplan.privacy.rounding import margin, product_up
+from noiseplan.privacy.rounding import margin, product_up, sum_up
 
 if TYPE_CHECKING:
     from noiseplan.mechanisms.base import Mechanism
@@ -100,9 +100,12 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
         mechanism.require_noise(neighbours)
     cost = np.sum([mechanism.cost_matrix() for mechanism in mechanisms], axis=0)
     numbers = sum(mechanism.numbers for mechanism in mechanisms)
-    replaced = neighbours == "replace"
-    largest = farthest(cost, numbers) if replaced else float(np.diagonal(cost).max())
-    return product_up(largest, 1 + margin(numbers))
+    hidden = sum_up(mechanism.hidden_cost() for mechanism in mechanisms)
+    if neighbours == "replace":
+        largest, hidden = farthest(cost, numbers), 4 * hidden  # (a − b)² ≤ 2a² + 2b²
+    else:
+        largest = float(np.diagonal(cost).max())
+    return product_up(sum_up([largest, hidden]), 1 + margin(numbers))
 
 
 def require_sizes(sizes: Array, costs: Array | None = None) -> None:

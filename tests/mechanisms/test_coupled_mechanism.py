@@ -21,10 +21,11 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.coupled import CoupledMechanism, Coupling
 from noiseplan.mechanisms.coupled_cost import largest_cost
-from noiseplan.mechanisms.price import Note, probed_cost
+from noiseplan.mechanisms.price import Note, probed_cost, require_price
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.noise import Noise
+from noiseplan.privacy import Guarantee
 
 Array = np.ndarray[Any, Any]
 SCHEMA = nz.Schema(
@@ -202,6 +203,33 @@ def test_no_cost_is_hidden_by_rounding_where_numbers_cancel(
     for several in ([mechanism] * 2, [mechanism, reduced], [reduced] * 2, [wrapped]):
         assert Fraction(cost_of(several, neighbours).pcost) >= 2 * exact
     assert Fraction(cost_of([wrapped] * 2, neighbours).pcost) >= 4 * exact
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("sigma2", [1e-300, 1e-306, 1e-310, 5e-324])
+def test_with_hardly_any_noise_it_costs_very_much_or_without_end(
+    sigma2: float, neighbours: Any
+) -> None:
+    """By cell and by bound: no number is left out because it is none."""
+    mechanism = coupled(1)
+    large = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2, "d": 300})
+    faint = [replace(c, noise=Noise("gaussian", sigma2, exact=True)) for c in mechanism.couplings]
+    small = replace(mechanism, couplings=tuple(faint))
+    wide = replace(
+        small,
+        schema=large,
+        basis_of=np.append(mechanism.basis_of, -1),
+        heads=np.append(mechanism.heads, 0),
+    )
+    least = exact_cost(small, neighbours)
+    bases = [mechanism.bases[b] for b in mechanism.basis_of]
+    bound = largest_cost(bases, mechanism.heads, small.couplings)
+    assert bound == np.inf or least <= 4 * Fraction(bound)
+    for each in (small, wide):
+        stated = each.record_cost(neighbours)
+        assert stated == np.inf or (sigma2 == 1e-300 and Fraction(stated) >= least)
+        with pytest.raises(PlanError, match="lower privacy cost than its noise has: 1,"):
+            require_price(each, Guarantee(1.0, "zcdp", neighbours))
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])

@@ -149,6 +149,8 @@ class CoupledMechanism(Mechanism):
 
     def _require_once(self) -> None:
         """Refuse parts that are measured twice, or sets some part of which is not measured."""
+        if not self.couplings:
+            raise PlanError("nothing is measured: there are no couplings")
         for i in np.flatnonzero(self.heads):
             basis = self.bases[self.basis_of[i]]
             if not (isinstance(basis, MatrixBasis) and 0 < self.heads[i] < basis.rows):

@@ -118,9 +118,10 @@ def solve(problem: Problem) -> Candidate:
             found = found if more is None else _or_further(problem, *found, more)
         made = found if isinstance(found, str) else _made(problem, plain, *found)
     if isinstance(made, Candidate):
-        if reached(problem, made) <= (1 + ALLOWED_LOSS) * reached(problem, plain):
+        value, known = reached(problem, made), reached(problem, plain)
+        if value <= known:
             return made
-        made = WORSE
+        made = WORSE if value > (1 + ALLOWED_LOSS) * known else NOT_BETTER
     elif made != UNMEASURED:
         raise PlanError(setting("planner", NAME) + f": {made}; use " + setting("planner", "auto"))
     return replace(plain, considered=(("residual", TAKEN), (NAME, made)))

@@ -1,15 +1,20 @@
-"""Tables coupled through heads of attributes, written out over all states of the heads."""
+"""Tables coupled through heads of attributes, written out over all states of the heads; and what a
+mechanism of them costs, in whole numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import combinations, product
+from math import prod
 
 import numpy as np
 
 import noiseplan as nz
+from noiseplan.matrices import Matrix
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.coupled import CoupledMechanism
 from noiseplan.planning.coupled_split import head_grams, letters_of, others_seen, seen_by
 from noiseplan.planning.coupled_terms import CoupledTerms, Group, Seen, head_pairs
 from noiseplan.planning.free_split import optimise_total
@@ -171,3 +176,43 @@ class Seeing:
         each = [[one.heads[s] for one, s in zip(record, state, strict=True)] for state in states]
         f = np.prod(np.array(each), axis=1)
         return np.asarray(square * np.outer(f, f))
+
+
+def exact_cost(mechanism: CoupledMechanism, neighbours: str) -> Fraction:
+    """What the dearest record or pair costs by the definition, in Python's integers; where as much
+    is measured several times, the sum."""
+    columns = [list(_measured(mechanism, x)) for x in np.ndindex(*mechanism.schema.shape)]
+    if neighbours == "replace":
+        columns = [
+            [(a - b, size) for (a, size), (b, _) in zip(one, other, strict=True)]
+            for one, other in combinations(columns, 2)
+        ]
+    return max(sum((value**2 / size for value, size in c), Fraction(0)) for c in columns)
+
+
+def _measured(
+    mechanism: CoupledMechanism, record: tuple[int, ...]
+) -> Iterator[tuple[int, Fraction]]:
+    """The numbers that one record gives, ∏ t(x) · (M f(x))_a of every T, each with its σ²."""
+    columns = [_column(mechanism, i, value) for i, value in enumerate(record)]
+    for coupling in mechanism.couplings:
+        for row in coupling.sets.tolist():
+            tails, beside = row[: coupling.tails], row[coupling.tails :]
+            f = [
+                prod(columns[i][h - 1] for i, h in zip(beside, state, strict=True) if h)
+                for state in coupling.states.tolist()
+            ]
+            seen = (columns[i][int(mechanism.heads[i]) :] for i in tails)
+            for t in map(prod, product(*seen)):
+                for entries in coupling.rows.tolist():
+                    mixed = sum(int(m) * part for m, part in zip(entries, f, strict=True))
+                    yield t * mixed, Fraction(coupling.sigma2)
+
+
+def _column(mechanism: CoupledMechanism, attribute: int, value: int) -> list[int]:
+    """What an attribute's rows make of a value; nothing where nobody measures it."""
+    number = int(mechanism.basis_of[attribute])
+    if number < 0:
+        return []
+    rows = mechanism.bases[number].measure
+    return [int(x) for x in (rows.dense() if isinstance(rows, Matrix) else rows)[:, value]]

@@ -120,6 +120,27 @@ def test_a_look_and_a_choice_cost_what_is_charged(
     assert charged <= Fraction(plans[number].privacy.rho) * (1 + Fraction(1, 10**9))
 
 
+def test_both_plans_are_chosen_after_a_look_over_more_than_a_thousand_cells(
+    measured_plans: list[Plan],
+) -> None:
+    """1,296 cells: what is left is dearest for other records than what was looked at."""
+    schema = nz.Schema.from_sizes(dict.fromkeys("abcd", 6))
+    sums = dict.fromkeys(schema.names, nz.Prefix())
+    plans = [
+        plan_of(nz.Workload.marginals(schema, k=k, factors=sums), 0.5, "add-remove") for k in (2, 3)
+    ]
+    counts = CountTensor(schema, np.ones(schema.shape, dtype=int))
+    choice = nz.adaptive(plans)
+    for number, plan in enumerate(plans):
+        measured_plans.clear()
+        choice.look(counts).choose(number)
+        look, rest = measured_plans
+        rows = np.concatenate([look.mechanism.unit_rows(), rest.mechanism.unit_rows()])
+        dearest = float((rows**2).sum(axis=0).max())
+        assert dearest <= (look.privacy.pcost + rest.privacy.pcost) * (1 + 1e-9)
+        assert look.privacy.pcost + rest.privacy.pcost <= plan.privacy.pcost * (1 + 1e-9)
+
+
 class Flaky(Source):
     """The operating system's bits, until they fail."""
 

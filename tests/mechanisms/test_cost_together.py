@@ -16,10 +16,12 @@ import noiseplan as nz
 from depth import examples, seeds
 from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import PlanError
+from noiseplan.matrices import HaarMatrix, TreeMatrix
 from noiseplan.mechanisms import cost
 from noiseplan.mechanisms.cost import cell_by_cell, cost_of, of_person, of_replaced, require_sizes
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.price import probed_cost
+from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.noise import Noise
 from noiseplan.privacy import Guarantee
@@ -51,15 +53,58 @@ def test_never_below_the_dearest_pair(seed: int, law: str, neighbours: Any) -> N
     stated = cost_of(parts, neighbours)
     amount = stated.pcost if law == "gaussian" else stated.pure_epsilon
     assert amount is not None and brute <= amount
-    if law == "gaussian":  # cell by cell, and so exact
+    if law == "gaussian":  # by columns of all rows, and so exact
         assert amount <= brute * (1 + 1e-9)
-    with pytest.MonkeyPatch.context() as patch:  # as over large domains: each by itself, added
-        patch.setattr(cost, "CELL_BY_CELL", 0)
-        apart = cost_of(parts, neighbours)
-        larger = apart.pcost if law == "gaussian" else apart.pure_epsilon
-        assert larger is not None and brute <= larger
+    else:
         alone = sum(together([part], power, neighbours) for part in parts)
-        assert larger == pytest.approx(alone, rel=1e-9)
+        assert amount == pytest.approx(alone, rel=1e-9)
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+@pytest.mark.parametrize("seed", seeds(8))
+def test_different_kinds_are_added_cell_by_cell_or_each_by_itself(
+    seed: int, neighbours: Any
+) -> None:
+    factors = (HaarMatrix(2), TreeMatrix(3, 2))
+    tree = ProductMechanism(SCHEMA, factors, Noise("gaussian", 4.0, exact=True))
+    dense = drawn(seed, "gaussian", 2.0)
+    rows = [np.kron(*(factor.dense() for factor in factors)), dense.strategy]
+    sizes = np.repeat([4.0, 2.0], [len(each) for each in rows])
+    brute = dearest(np.vstack(rows), sizes, 2, neighbours)
+    alone = tree.record_cost(neighbours) + dense.record_cost(neighbours)
+    for parts in ([dense, tree], [tree, dense]):
+        assert brute <= cost_of(parts, neighbours).pcost <= brute * (1 + 1e-9)
+        with pytest.MonkeyPatch.context() as patch:  # as over large domains
+            patch.setattr(cost, "CELL_BY_CELL", 0)
+            assert cost_of(parts, neighbours).pcost == pytest.approx(alone, rel=1e-9)
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+def test_matrices_over_many_cells_are_added_column_by_column(neighbours: Any) -> None:
+    """Over more cells than cost matrices are added for: the dearest of each are other records."""
+    schema, rng = nz.Schema.from_sizes({"a": 36, "b": 36}), np.random.default_rng(7)
+    assert schema.size > cost.CELL_BY_CELL
+    parts = [
+        DenseMechanism(
+            schema,
+            rng.integers(-3, 4, (rows, 1296)) * rng.integers(1, 9, 1296).astype(float),
+            Noise("gaussian", size, exact=True),
+        )
+        for rows, size in ((5, 2.0), (9, 0.7), (2, 30.0))
+    ]
+    values = np.vstack([part.strategy for part in parts]).astype(np.int64)
+    price = np.repeat([1 / part.noise.one for part in parts], [part.numbers for part in parts])
+    if neighbours == "add-remove":
+        brute = max(float(price @ column**2) for column in values.T)
+    else:
+        brute = max(float((price @ (values - one[:, None]) ** 2).max()) for one in values.T)
+    stated = cost_of(parts, neighbours).pcost
+    assert brute <= stated <= brute * (1 + 1e-9)
+    apart = sum(part.record_cost(neighbours) for part in parts)
+    assert stated < 0.95 * apart
+    bare = DenseMechanism(schema, np.ones((1, 1296)), Noise("gaussian", 0.0))
+    with pytest.raises(PlanError, match="without noise"):
+        cost_of([*parts, bare], neighbours)
 
 
 def merged(groups: list[int], row: list[float]) -> ReducedMechanism:

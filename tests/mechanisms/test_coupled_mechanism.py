@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
@@ -11,14 +12,20 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from coupled_oracles import exact_cost
 from depth import seeds
+from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.coupled import CoupledMechanism, Coupling
 from noiseplan.mechanisms.coupled_cost import largest_cost
-from noiseplan.mechanisms.price import probed_cost
+from noiseplan.mechanisms.price import Note, probed_cost, require_price
+from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.noise import Noise
+from noiseplan.privacy import Guarantee
 
 Array = np.ndarray[Any, Any]
 SCHEMA = nz.Schema(
@@ -154,6 +161,85 @@ def test_to_replace_a_record_costs_what_pairs_differ_by_or_four_times_a_record()
     assert apart <= wide.record_cost("replace")
 
 
+def cancelling(attributes: int, bits: int, factor: int) -> CoupledMechanism:
+    """One row mixes states so that all but nothing is left of numbers up to (2·2^bits)^attributes.
+
+    The head of a value is N − 1, N or N + 1, and the row multiplies by −N where there is none: what
+    is measured is ∏ (h_i − N) times the factor, over noise of that size.
+    """
+    middle, every = 2**bits + 1, range(attributes)
+    rows = np.array([[middle - 1, middle, middle + 1], [1, -1, 0]], dtype=np.float64)
+    couplings = []
+    for tails in (list(t) for n in range(attributes + 1) for t in combinations(every, n)):
+        beside = [i for i in every if i not in tails]
+        states = np.array(list(product((0, 1), repeat=len(beside))), dtype=np.int64)
+        mixing = np.eye(len(states))
+        if not tails:
+            mixing[0] = [factor * (-middle) ** int((state == 0).sum()) for state in states]
+        noise = Noise("gaussian", float(factor) ** 2, exact=True)
+        sets = np.array([[*tails, *beside]])
+        couplings.append(Coupling(sets, len(tails), states, mixing, noise))
+    schema = nz.Schema.from_sizes({f"a{i}": 3 for i in every})
+    basis_of, heads = np.zeros(attributes, dtype=np.int64), np.ones(attributes, dtype=np.int64)
+    return CoupledMechanism(schema, (Basis.from_rows(rows),), basis_of, heads, tuple(couplings))
+
+
+# Of two attributes 10⁻⁷ of the cost was lost in rounding.
+CANCELLING = [(2, 15, 1102221539277), (2, 15, 1821392583879), (3, 15, 1554213059515635)]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(("attributes", "bits", "factor"), CANCELLING)
+def test_no_cost_is_hidden_by_rounding_where_numbers_cancel(
+    attributes: int, bits: int, factor: int, neighbours: Any
+) -> None:
+    mechanism = cancelling(attributes, bits, factor)
+    exact = exact_cost(mechanism, neighbours)
+    assert Fraction(mechanism.record_cost(neighbours)) >= exact
+    every = np.arange(attributes)
+    cells = MergedValues(mechanism.schema, every, (np.arange(3),) * attributes)
+    reduced = ReducedMechanism(cells, replace(mechanism, schema=cells.inner))
+    wrapped = SideBySide((mechanism, reduced))
+    for several in ([mechanism] * 2, [mechanism, reduced], [reduced] * 2, [wrapped]):
+        assert Fraction(cost_of(several, neighbours).pcost) >= 2 * exact
+    assert Fraction(cost_of([wrapped] * 2, neighbours).pcost) >= 4 * exact
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("sigma2", [1e-300, 1e-306, 1e-310, 5e-324])
+def test_with_hardly_any_noise_it_costs_very_much_or_without_end(
+    sigma2: float, neighbours: Any
+) -> None:
+    """By cell and by bound: no number is left out because it is none."""
+    mechanism = coupled(1)
+    large = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2, "d": 300})
+    faint = [replace(c, noise=Noise("gaussian", sigma2, exact=True)) for c in mechanism.couplings]
+    small = replace(mechanism, couplings=tuple(faint))
+    wide = replace(
+        small,
+        schema=large,
+        basis_of=np.append(mechanism.basis_of, -1),
+        heads=np.append(mechanism.heads, 0),
+    )
+    least = exact_cost(small, neighbours)
+    bases = [mechanism.bases[b] for b in mechanism.basis_of]
+    bound = largest_cost(bases, mechanism.heads, small.couplings)
+    assert bound == np.inf or least <= 4 * Fraction(bound)
+    for each in (small, wide):
+        stated = each.record_cost(neighbours)
+        assert stated == np.inf or (sigma2 == 1e-300 and Fraction(stated) >= least)
+        with pytest.raises(PlanError, match="lower privacy cost than its noise has: 1,"):
+            require_price(each, Guarantee(1.0, "zcdp", neighbours))
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("seed", seeds(12))
+def test_the_cost_is_that_of_the_dearest_in_whole_numbers(seed: int, neighbours: Any) -> None:
+    mechanism = coupled(seed)
+    exact = exact_cost(mechanism, neighbours)
+    assert exact <= Fraction(mechanism.record_cost(neighbours)) <= exact * Fraction(1 + 1e-9)
+
+
 def test_integers_beyond_64_bits_are_measured_without_rounding() -> None:
     mechanism = coupled(2)
     rows = [c.rows * 2.0 ** (40 * np.arange(len(c.rows))) for c in mechanism.couplings]
@@ -165,18 +251,19 @@ def test_integers_beyond_64_bits_are_measured_without_rounding() -> None:
         kept = [tuple(set(range(3)) - set(row)) for row in sets.tolist()]
         return np.array([counts.sum(axis=out) for out in kept])
 
-    def sample(shape: tuple[int, ...], noise: Noise) -> Any:
-        return np.zeros(shape, dtype=np.int64)
+    def noted(shape: tuple[int, ...], noise: Noise) -> Note:
+        return Note.of(np.ones(shape), lambda numbers, sizes: found.append(numbers))
 
-    found = huge.measure(marginals, sample)
-    plain = mechanism.measure(marginals, sample)
+    found: list[Array] = []
+    huge.measure(marginals, noted)
+    plain = mechanism.measure(marginals, lambda shape, noise: np.zeros(shape, dtype=np.int64))
+    assert max(abs(int(n)) for each in found for n in each.ravel()) > 2**64
     both = zip(mechanism.couplings, couplings, strict=True)
-    for (first, coupling), values, small in zip(both, found.values, plain.values, strict=True):
+    for (first, coupling), values, small in zip(both, found, plain.values, strict=True):
         parts = np.linalg.solve(first.rows, small.reshape(-1, len(first.rows)).T)
         whole = np.rint(parts).astype(np.int64).astype(object)
         exact = np.array([[int(x) for x in row] for row in coupling.rows], dtype=object) @ whole
-        floats = exact.astype(np.float64).T.reshape(values.shape)
-        np.testing.assert_allclose(values.astype(float), floats, rtol=2e-16, atol=0)
+        assert values.tolist() == exact.T.reshape(values.shape).tolist()
 
 
 def test_saved_and_read_again_it_is_the_same_to_the_last_bit() -> None:
@@ -195,6 +282,10 @@ DAMAGE: dict[str, tuple[Callable[[Any], None], str]] = {
     "no noise": (changed("coupling_3_sigma2", [0.0]), "no noise"),
     "several sizes": (changed("coupling_3_sigma2", [1.0, 2.0]), "or several"),
     "noise that is no number": (changed("coupling_3_sigma2", [np.nan]), "finite"),
+    "noise that is complex": (changed("coupling_3_sigma2", [1.0 + 2.0j]), "real numbers"),
+    "rows that are true or false": (changed("coupling_1_rows", np.eye(2) == 1), "real numbers"),
+    "rows in words": (changed("coupling_1_rows", [["1", "0"], ["0", "1"]]), "real numbers"),
+    "no couplings": (changed("tails", np.zeros(0, dtype=np.int64)), "nothing is measured"),
     "heads of nothing": (changed("heads", [2, 1, -1]), "heads where nothing"),
     "heads of other attributes": (changed("heads", [2, 1]), "heads where nothing"),
     "parts of heads": (changed("heads", [2.0, 1.0, 0.0]), "whole numbers"),
@@ -245,15 +336,6 @@ def test_what_is_not_measured_is_refused() -> None:
     mechanism = coupled(1)
     with pytest.raises(UnanswerableError, match="measured together"):
         mechanism.require(nz.Query(SCHEMA, ["a", "b", "c"]))
-    wide = nz.Schema.from_sizes({"a": 40, "b": 40})
-    plan = nz.plan(
-        nz.Workload(
-            [nz.Query(wide, {n: nz.Custom(np.tri(40))}) for n in "ab"]
-            + [nz.Query(wide, {n: nz.Custom(np.tri(40)) for n in "ab"})]
-        ),
-        budget=nz.zCDP(1),
-        planner="coupled",
-    )
-    ranges = nz.Query(wide, {n: nz.Custom(np.ones((200, 40))) for n in "ab"})
+    many = nz.Query(SCHEMA, {"a": nz.Custom(np.ones((2000, 4))), "b": nz.Custom(np.ones((4, 3)))})
     with pytest.raises(QueryError, match="ask for fewer rows"):
-        plan.covariance(ranges, ranges)
+        mechanism.covariance(many, many)

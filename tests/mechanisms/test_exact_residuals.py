@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from depth import examples
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import (
     CentringMatrix,
@@ -24,6 +27,7 @@ from noiseplan.mechanisms.exact_residuals import (
     batch_last,
     integer_residuals,
     largest_entry,
+    mixed,
     noisy_residuals,
     require_fit,
     with_noise,
@@ -187,6 +191,92 @@ def test_noise_of_each_set_goes_to_its_own_numbers(sets: int, seed: int) -> None
         expected = by_hand(rows, counts).astype(float) + 1000 * np.arange(1, sets + 1)
         np.testing.assert_allclose(found.astype(float), expected, rtol=1e-12)
         assert asked[-1] == ((2, 2, sets), noise)
+
+
+# ---------------------------------------------------------------------- mixed
+
+
+def mixed_by_hand(rows: Array, numbers: list[list[int]]) -> list[list[int]]:
+    """Σ_b M_ab x_b of every x, in Python's integers."""
+    entries = [[int(entry) for entry in row] for row in rows]
+    return [[sum(map(mul, row, one)) for row in entries] for one in numbers]
+
+
+def odd(bits: int, rng: np.random.Generator) -> int:
+    """An odd number of either sign, a little above or below 2^bits."""
+    near = 2**bits + int(rng.integers(-1000, 1000)) * 2 + 1
+    return near * int(rng.choice([-1, 1]))
+
+
+@examples(200)
+@given(
+    st.integers(1, 8),
+    st.sampled_from([3, 20, 30, 34, 52]),
+    st.integers(0, 60),
+    st.sampled_from([10, 40, 61, 62, 90, 200]),
+    st.integers(0, 10**6),
+)
+def test_mixed_numbers_lose_no_digit(
+    states: int, bits: int, power: int, size: int, seed: int
+) -> None:
+    """Odd entries near 2⁵² and times powers of two, which make products of any size, and numbers
+    that 64 bits hold or do not."""
+    rng = np.random.default_rng(seed)
+    columns = np.array([2.0 ** int(p) for p in rng.integers(0, power + 1, states)])
+    columns[-1] = 2.0**power
+    drawn = [[odd(bits, rng) for _ in range(states)] for _ in range(3)]
+    rows = np.array(drawn, dtype=np.float64) * columns
+    numbers = [[odd(size, rng) for _ in range(states)] for _ in range(4)]
+    given = (
+        np.array(numbers, dtype=np.int64)
+        if size < 63
+        else in_limbs(*chain.from_iterable(numbers)).reshape(4, states)
+    )
+    found = mixed(rows, given)
+    assert wide(found).python().tolist() == mixed_by_hand(rows, numbers)
+    folded = given.reshape(2, 2, states)
+    assert wide(mixed(rows, folded)).python().reshape(4, 3).tolist() == mixed_by_hand(rows, numbers)
+
+
+@pytest.mark.parametrize(
+    ("entries", "numbers", "limbs"),
+    [
+        ([1, 1], [2**52 - 1, -(2**52) + 1], False),  # sums below 2⁵³: doubles hold them
+        ([1, 1], [2**52, 2**52 + 1], False),
+        ([1, 1, 1], [(2**53 + 1) // 3] * 3, False),
+        ([1, 1], [2**53, 1], False),
+        ([3, -1], [2**51 + 1, -(2**51)], False),
+        ([2**53 - 2, 0, -1], [1, 1, 1], False),
+        ([2**52, 2**52 - 1, 2], [1, 1, 1], False),
+        ([2, 0], [2**61 - 1, 1], False),  # below 2⁶²: 64 bits hold them, and noise beside them
+        ([2, 0], [2**61, 1], True),
+        ([-2, 0], [2**61, 1], True),
+        ([2**61, 2**61 - 2**9], [1, 1], False),
+        ([2**61, 2**61 - 2**9], [-1, -1], False),
+        ([1, 1], [2**63 - 1, 2**63 - 1], True),
+        ([1, 1], [-(2**63), -(2**63)], True),
+        # Of doubles the sum is 2⁶² − 512.
+        ([2**62 - 2**9, 255, 255, 255], [1, 1, 1, 1], True),
+    ],
+)
+def test_mixed_numbers_at_the_borders_of_doubles_and_of_64_bits(
+    entries: list[int], numbers: list[int], limbs: bool
+) -> None:
+    rows = np.array([entries, [0] * len(entries)], dtype=np.float64)
+    assert [int(entry) for entry in rows[0]] == entries
+    found = mixed(rows, np.array([numbers], dtype=np.int64))
+    assert isinstance(found, WideIntegers) is limbs
+    assert limbs or (isinstance(found, np.ndarray) and found.dtype == np.int64)
+    assert wide(found).python().tolist() == mixed_by_hand(rows, [numbers])
+
+
+def test_numbers_that_are_mixed_with_none_stay_and_fractions_are_refused() -> None:
+    numbers = np.array([[2**62 + 1]])
+    assert mixed(np.ones((1, 1)), numbers) is numbers
+    assert wide(mixed(np.array([[-1.0]]), numbers)).python().tolist() == [[-(2**62) - 1]]
+    with pytest.raises(PlanError, match="whole numbers"):
+        mixed(np.array([[0.5]]), numbers)
+    assert mixed(np.array([[0.5, 2.0]]), np.array([[1.0, 0.25]])).tolist() == [[1.0]]
 
 
 def test_the_batch_goes_last() -> None:

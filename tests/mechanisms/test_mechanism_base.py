@@ -92,6 +92,18 @@ def test_saved_arrays_are_finite_and_have_their_axes(found: Any, axes: int, righ
             floats(arrays, "numbers", axes)
 
 
+@pytest.mark.parametrize(
+    "found", [[1.0, 2 + 1j], [1 + 0j], [True, False], ["1", "2"], [b"1"], [None], [{}]]
+)
+def test_saved_arrays_are_real_numbers(found: Any) -> None:
+    """Not what NumPy would make numbers of, leaving something out or not."""
+    with pytest.raises(StorageError, match="numbers should be real numbers, and is of"):
+        floats({"numbers": np.asarray(found)}, "numbers", 1)
+    for kind in ("i8", "u2", "f4", "f8", ">f8"):
+        same = floats({"numbers": np.array([3, 4], dtype=kind)}, "numbers", 1)
+        assert same.dtype == np.float64 and same.tolist() == [3.0, 4.0]
+
+
 # ---------------------------------------------------------------------- kinds
 
 

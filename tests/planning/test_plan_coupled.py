@@ -63,7 +63,7 @@ def test_no_better_than_the_optimum_and_no_worse_than_residuals(seed: int) -> No
     best = nz.plan(workload, planner="optimal", **how)
     residual = nz.plan(workload, planner="residual", **how)
     assert best.lower_bound * (1 - 1e-9) <= plan.total_variance
-    assert plan.total_variance <= residual.total_variance * (1 + 1e-6)
+    assert plan.total_variance <= residual.total_variance
     assert plan.lower_bound <= best.total_variance * (1 + 1e-9)
 
 
@@ -139,6 +139,23 @@ def test_by_name_it_is_no_worse_than_residuals_where_coupling_is(rho: float, row
     )
     assert plan.considered == (("residual", "taken"), ("coupled", "clearly worse"))
     assert plan.total_variance == plain.total_variance
+
+
+@pytest.mark.parametrize("noise", ["discrete", "gaussian"])
+@pytest.mark.parametrize("seed", [11, 13, 23, 25])
+def test_by_name_it_is_never_worse_than_residuals_by_rounding_either(seed: int, noise: str) -> None:
+    """Where next to nothing is gained, mixing matrices may lose more in rounding: up to 4e-5."""
+    workload = random_tables(seed)
+    plan, plain = (
+        nz.plan(workload, budget=BUDGET, noise=noise, planner=name)
+        for name in ("coupled", "residual")
+    )
+    assert plan.total_variance <= plain.total_variance
+    if isinstance(plan.mechanism, ResidualMechanism):
+        assert plan.considered == (("residual", "taken"), ("coupled", "not clearly better"))
+        assert plan.total_variance == plain.total_variance
+    else:
+        assert plan.considered == (("coupled", "asked for"),)
 
 
 @pytest.mark.parametrize("more", [{"one": 1}, {"sum": 3}])

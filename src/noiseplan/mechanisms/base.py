@@ -199,6 +199,11 @@ class Mechanism(ABC):
         """Its diagonal, what a record in each cell costs; for domains whose cells can be listed."""
         return np.diagonal(self.cost_matrix())
 
+    def hidden_cost(self) -> float:
+        """By how much the cost of a record may be above this diagonal, beyond a share of itself:
+        where its numbers are sums that cancel, rounding is a share of what they are sums of."""
+        return 0.0
+
     # ------------------------------------------------------------------ answering
 
     @abstractmethod
@@ -416,8 +421,11 @@ def saved_kind(kind: str) -> type[Mechanism]:
 
 
 def floats(arrays: Arrays, name: str, ndim: int) -> Array:
-    """A saved array of finite numbers with so many axes."""
-    found = np.asarray(arrays[name], dtype=np.float64)
+    """A saved array of finite real numbers with so many axes."""
+    saved = np.asarray(arrays[name])
+    if saved.dtype.kind not in "iuf":  # parts of others would be left out without a word
+        raise StorageError(f"{name} should be real numbers, and is of {saved.dtype}")
+    found = saved.astype(np.float64, copy=False)
     if found.ndim != ndim or not np.isfinite(found).all():
         raise StorageError(f"{name} should be {ndim}-dimensional finite numbers")
     return found

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,7 +25,7 @@ from noiseplan.mechanisms.pair_distances import farthest
 from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.privacy.guarantee import joint_law
 from noiseplan.privacy.people import person_price
-from noiseplan.privacy.rounding import margin, product_up
+from noiseplan.privacy.rounding import margin, product_up, sum_up
 
 if TYPE_CHECKING:
     from noiseplan.mechanisms.base import Mechanism
@@ -95,14 +96,24 @@ def gaussian_cost(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> fl
 
 
 def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> float:
-    """2ρ of one record, by the cost matrices of mechanisms over the same small domain."""
+    """2ρ of one record, by the cost matrices of mechanisms over the same small domain; infinite
+    where no number is large enough."""
     for mechanism in mechanisms:
         mechanism.require_noise(neighbours)
-    cost = np.sum([mechanism.cost_matrix() for mechanism in mechanisms], axis=0)
     numbers = sum(mechanism.numbers for mechanism in mechanisms)
-    replaced = neighbours == "replace"
-    largest = farthest(cost, numbers) if replaced else float(np.diagonal(cost).max())
-    return product_up(largest, 1 + margin(numbers))
+    with np.errstate(over="ignore", invalid="ignore"):
+        cost = np.sum([mechanism.cost_matrix() for mechanism in mechanisms], axis=0)
+        hidden = sum_up(mechanism.hidden_cost() for mechanism in mechanisms)
+        if neighbours == "replace":
+            largest, hidden = farthest(cost, numbers), 4 * hidden  # (a − b)² ≤ 2a² + 2b²
+        else:
+            largest = float(np.diagonal(cost).max())
+    return or_infinite(product_up(sum_up([largest, hidden]), 1 + margin(numbers)))
+
+
+def or_infinite(cost: float) -> float:
+    """A cost that is known; of differences of infinite numbers nothing is."""
+    return cost if isfinite(cost) else inf
 
 
 def require_sizes(sizes: Array, costs: Array | None = None) -> None:

@@ -47,6 +47,7 @@ from noiseplan.mechanisms.residual_errors import COVARIANCE_LIMIT
 from noiseplan.noise.law import Drawn, Noise, Sampler
 from noiseplan.noise.wide_integers import joined
 from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -148,6 +149,8 @@ class CoupledMechanism(Mechanism):
 
     def _require_once(self) -> None:
         """Refuse parts that are measured twice, or sets some part of which is not measured."""
+        if not self.couplings:
+            raise PlanError("nothing is measured: there are no couplings")
         for i in np.flatnonzero(self.heads):
             basis = self.bases[self.basis_of[i]]
             if not (isinstance(basis, MatrixBasis) and 0 < self.heads[i] < basis.rows):
@@ -285,14 +288,26 @@ class CoupledMechanism(Mechanism):
 
     def cell_costs(self) -> Array:
         """∏|t_i|² |M f|²/σ² of every T, over the attributes that it is about."""
+        return self._cell_sums(lambda mixing, states: ((mixing @ states) ** 2).sum(axis=0))
+
+    def hidden_cost(self) -> float:
+        """A share of Σ_T ∏|t_i|² ‖|M| |f|‖²/σ²: sums M f are right to one of |M| |f|."""
+        sizes = self._cell_sums(
+            lambda mixing, states: ((np.abs(mixing) @ np.abs(states)) ** 2).sum(axis=0)
+        )
+        widest = max(len(c.states) for c in self.couplings) + len(self.schema)
+        return margin(widest) * float(sizes.max())
+
+    def _cell_sums(self, of_states: Callable[[Array, Array], Array]) -> Array:
+        """Σ_T ∏|t_i|² g_T/σ² of every cell, where g_T is found from M and f."""
         costs = np.zeros(self.schema.shape)
         for coupling in self.couplings:
             for attributes in coupling.sets.tolist():
                 tails, beside = attributes[: coupling.tails], attributes[coupling.tails :]
                 squares = [np.einsum("ri,ri->i", *(self._rows(i)[1],) * 2) for i in tails]
-                states = coupling.rows @ self._states_over(coupling, beside)
+                states = of_states(coupling.rows, self._states_over(coupling, beside))
                 each = np.multiply.outer(
-                    reduce(np.multiply.outer, squares, np.float64(1.0)), (states**2).sum(axis=0)
+                    reduce(np.multiply.outer, squares, np.float64(1.0)), states
                 )
                 shape = [self.schema.shape[i] for i in attributes]
                 own = each.reshape(shape).transpose(np.argsort(attributes)) / coupling.sigma2

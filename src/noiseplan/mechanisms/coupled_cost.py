@@ -21,6 +21,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.cost import or_infinite
 from noiseplan.privacy.rounding import margin, product_up
 
 if TYPE_CHECKING:
@@ -66,9 +67,17 @@ class _Attribute(NamedTuple):
 def largest_cost(
     bases: Sequence[Basis | None], heads: IntArray, couplings: Sequence[Coupling]
 ) -> float:
-    """What no record costs more than, rounded up."""
+    """What no record costs more than, rounded up; infinite where no number is large enough."""
     if heads.sum() > MOST_HEADS:
         raise PlanError(f"more than {MOST_HEADS} heads of attributes are not priced together")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return or_infinite(_largest(bases, heads, couplings))
+
+
+def _largest(
+    bases: Sequence[Basis | None], heads: IntArray, couplings: Sequence[Coupling]
+) -> float:
+    """The same; no number where noise is so small that some term is infinite."""
     attributes = _attributes(bases, heads)
     found = [term for coupling in couplings for term in _of_coupling(coupling, attributes)]
     every = Terms(*(np.concatenate(each) for each in zip(*found, strict=True)))

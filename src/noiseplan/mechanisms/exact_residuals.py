@@ -24,6 +24,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import apply_along
 from noiseplan.noise.law import Drawn, Noise, Sampler
 from noiseplan.noise.wide_integers import BITS, WideIntegers, wide
+from noiseplan.privacy.rounding import sum_up
 
 # Integers up to here are exact in double precision, and so are sums and products that stay below.
 EXACT: Final = 2**53
@@ -124,7 +125,7 @@ def mixed(rows: Array, numbers: Drawn) -> Drawn:
         return np.asarray(numbers @ rows.T)
     if not _whole(rows):
         raise PlanError(NOT_WHOLE)
-    reach = int(np.abs(rows).sum(axis=1).max()) * _reach(numbers)
+    reach = int(max(map(sum_up, np.abs(rows).tolist()))) * _reach(numbers)
     if isinstance(numbers, np.ndarray) and reach < EXACT:
         return np.asarray((numbers.astype(np.float64) @ rows.T).astype(np.int64))
     exact, last = wide(numbers), len(numbers.shape) - 1

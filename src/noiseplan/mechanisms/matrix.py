@@ -73,6 +73,21 @@ class DenseMechanism(Mechanism):
             largest = float(self.noise.norms(self.strategy).max(initial=0.0))
         return product_up(largest / self.noise.one, 1 + margin(self.numbers))
 
+    def cost_with(self, others: list[Mechanism], neighbours: Neighbours) -> float | None:
+        """By the columns of all rows over σ, where the others are matrices over the cells too."""
+        if not others:
+            return self.record_cost(neighbours)
+        every = [self, *(other for other in others if isinstance(other, DenseMechanism))]
+        if len(every) <= len(others):
+            return None
+        for mechanism in every:
+            mechanism.require_noise(neighbours)
+        if neighbours == "replace":
+            largest = columns_apart(np.concatenate([each.unit_rows() for each in every]), 2)
+        else:
+            largest = float(np.sum([each.cell_costs() for each in every], axis=0).max())
+        return product_up(largest, 1 + margin(sum(each.numbers for each in every)))
+
     def changed(self, neighbours: Neighbours) -> int:
         """‖a‖_p^p of the dearest column, or of a difference of two: whole where entries and noise
         of one are."""

@@ -119,9 +119,10 @@ def solve(problem: Problem) -> Candidate:
         plain, terms = residual_family.made(problem, split), _terms(problem, split.rows)
         made = terms if isinstance(terms, str) else _coupled(problem, plain, split.rows, terms)
     if isinstance(made, Candidate):
-        if reached(problem, made) <= (1 + ALLOWED_LOSS) * reached(problem, plain):
+        value, known = reached(problem, made), reached(problem, plain)
+        if value <= known:
             return made
-        made = WORSE
+        made = WORSE if value > (1 + ALLOWED_LOSS) * known else NOT_BETTER
     elif made != UNMEASURED:
         raise PlanError(setting("planner", NAME) + f": {made}; use " + setting("planner", "auto"))
     return replace(plain, considered=(("residual", TAKEN), (NAME, made)))

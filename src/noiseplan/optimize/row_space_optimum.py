@@ -55,6 +55,10 @@ SINGLE_STEPS, SINGLE_CUBES = 2.0, 1.4
 # looked at by themselves: so many more at a time for each rank, less those that weigh less than
 # this share of the mean; all again when they are level to this part of the gap.
 CELLS_LONGER, AT_ONCE, LIGHT, FINER = 5.0, 50, 0.1, 10.0
+# Single variances that weigh next to nothing are hidden by rounding: the bound is near its end, and
+# plans are no longer better. A search that is compared with a plan ends where so many steps have
+# left this share of the gap.
+STANDING, STANDS = 10, 0.9
 
 DIFFER_TOO_MUCH: Final = (
     "the sizes of weights, targets or entries differ too much for double precision: bring them "
@@ -130,7 +134,8 @@ class RowBasis:
     ) -> RowSpaceOptimum:
         """The same for the p-norm of the variances of rows l_j, which are AB of those asked for.
 
-        p > 1; the largest of them for p = ∞.
+        p > 1; the largest of them for p = ∞. With a number that is `hopeless` it ends, too, where
+        steps bring plan and bound no nearer to each other.
         """
         return _Climb(self, rows, tolerance, power).run(watch, hopeless)
 
@@ -166,11 +171,12 @@ class _Climb:
         self.point = like(np.zeros(self.columns.cells + moving), asked.basis)
         self.ascent = Ascent(MEMORY, FARTHEST)
         self.value, self.bound = float("inf"), 0.0
+        self.gaps: list[float] = []  # after each step
         self.best: AnyArray = None
         self.certified: tuple[AnyArray, AnyArray] = (None, None)
 
     def run(self, watch: Watch, hopeless: float) -> RowSpaceOptimum:
-        """Climb until the gap closes, or nothing below `hopeless` is left."""
+        """Climb until the gap closes, or nothing below `hopeless` is left, or to be gained."""
         if self.asked.columns.seconds > CELLS_LONGER * CUBE * self.asked.rank**3:
             self._join(like(np.full(self.asked.columns.cells, np.inf), self.point))
         steps = max(MOST_STEPS, CHEAP_STEPS // self.asked.rank)
@@ -180,8 +186,11 @@ class _Climb:
             everywhere = self._everywhere(found, costs, last=step == steps)
             if everywhere is not None:
                 self._keep(found, float(everywhere.max()))
-            watch(self.value / self.bound - 1.0)
-            if self.value <= self.bound * (1.0 + self.tolerance) or self.bound >= hopeless:
+            self.gaps.append(self.value / self.bound - 1.0)
+            watch(self.gaps[-1])
+            if self.gaps[-1] <= self.tolerance or self.bound >= hopeless:
+                break
+            if hopeless < np.inf and self._stands:
                 break
             if self.kept is not None and everywhere is not None:
                 self._join(everywhere * (self._reached(found) / self.bound))
@@ -202,6 +211,13 @@ class _Climb:
     def level(self) -> float:
         """The gap among the cells looked at from which on all are looked at again."""
         return max(self.tolerance / 2.0, min(self.value / max(self.bound, TINY) - 1.0, 1.0) / FINER)
+
+    @property
+    def _stands(self) -> bool:
+        """Whether the last steps have hardly brought plan and bound nearer to each other."""
+        if self.rows is None or len(self.gaps) <= STANDING:
+            return False
+        return self.gaps[-1] > STANDS * self.gaps[-1 - STANDING]
 
     def _shares(self) -> AnyArray:
         """λ and μ that sum to one each."""

@@ -370,6 +370,27 @@ def test_a_search_without_hope_ends() -> None:
     assert better.figures.total_variance == pytest.approx(best, rel=2e-3)
 
 
+def test_a_search_that_stands_still_ends_where_it_is_compared_with_a_plan() -> None:
+    """Cells weigh so little for the worst variance that rounding hides them: steps gain nothing
+    any more. By name it goes on, as long as there are steps."""
+    schema = nz.Schema.from_sizes({"a": 8, "b": 6})
+    asked = [
+        nz.Query(schema, {"a": nz.Identity(), "b": nz.Identity()}, weight=1e-5),
+        nz.Query(schema, {"a": nz.Prefix()}),
+        nz.Query(schema, {"b": nz.Ranges()}, weight=1e-2),
+    ]
+    problem = Problem(
+        nz.Workload(asked), BUDGET, None, nz.WorstVariance(), "auto", "add-remove", "gaussian", 1
+    )
+    ended = row_space_plans.Search(problem).found(1e-6, 1e9)
+    assert 10 < ended.steps < 60 and 1e-5 < ended.gap < 5e-3
+    with mock.patch.object(row_space_optimum, "CHEAP_STEPS", 0):
+        asked_for = row_space_plans.Search(problem).found(1e-6)
+    assert asked_for.steps == row_space_optimum.MOST_STEPS
+    assert asked_for.value == pytest.approx(ended.value, rel=1e-3)
+    assert asked_for.bound == pytest.approx(ended.bound, rel=1e-4)
+
+
 def test_weights_that_differ_too_much_are_refused_in_words_and_not_taken_unasked() -> None:
     schema = nz.Schema.from_sizes({"a": 4, "b": 3})
     far = [nz.Query(schema, ["a"], weight=1e-24), nz.Query(schema, {"b": nz.Prefix()})]

@@ -92,7 +92,7 @@ def test_near_the_optimum_and_never_below_its_bound(long: None, name: str, goal:
     assert np.diagonal(plan.cost_matrix()).max() <= 2 * BUDGET.rho * (1 + 1e-9)
 
 
-@pytest.mark.grid
+@pytest.mark.few(2)
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_the_optimum_is_taken_or_known_where_the_rank_is_low(name: str, goal: Any) -> None:
@@ -109,7 +109,7 @@ def test_the_optimum_is_taken_or_known_where_the_rank_is_low(name: str, goal: An
     assert np.diagonal(plan.cost_matrix()).max() <= 2 * BUDGET.rho * (1 + 1e-9)
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("budget", [None, BUDGET], ids=str)
 @pytest.mark.parametrize("name", ["a county", "some of each"])
 def test_targets_have_the_least_cost_or_know_how_near_it_is(name: str, budget: Any) -> None:
@@ -162,7 +162,7 @@ def test_conditions_on_places_in_order(long: None, condition: str) -> None:
     assert plan.total_variance <= 1.1 * best.value
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("budget", [None, BUDGET], ids=str)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_targets_of_conditions_are_met(long: None, name: str, budget: Any) -> None:
@@ -192,6 +192,7 @@ def test_groups_that_cross_are_planned_beside_the_tree(long: None) -> None:
     assert plan.certify().bound <= best.total_variance
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rho", [0.5, 50.0])
 def test_rows_that_are_too_many_for_their_errors_are_passed_over(rho: float) -> None:
     """The table over its cells crossed with the condition's is above the limit of dense numbers."""

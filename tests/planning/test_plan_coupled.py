@@ -48,6 +48,7 @@ def random_tables(seed: int) -> nz.Workload:
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", seeds(30))
 def test_no_better_than_the_optimum_and_no_worse_than_residuals(seed: int) -> None:
     workload = random_tables(seed)
@@ -90,6 +91,7 @@ def test_by_default_prefix_tables_are_coupled_where_that_is_clearly_better() -> 
     assert ("coupled", "not clearly better") in pairs.considered
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rho", [0.05, 5.0])
 def test_another_head_is_waited_for_unasked_where_the_plan_is_far_above_its_bound(
     rho: float, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +114,7 @@ def test_another_head_is_waited_for_unasked_where_the_plan_is_far_above_its_boun
     assert planned() == (1, near)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", ["discrete", "gaussian"])
 def test_records_that_are_hardly_asked_for_are_not_made_to_pay_without_end(noise: str) -> None:
     """Prefix sums leave missing values out: the best precisions of some parts are infinite."""
@@ -208,6 +211,7 @@ def test_rows_too_many_to_look_at_each_are_not_coupled() -> None:
         nz.plan(workload, budget=BUDGET, planner="coupled")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rho", [0.05, 0.5, 5.0])
 def test_no_search_goes_on_that_cannot_gain_enough(
     rho: float, monkeypatch: pytest.MonkeyPatch

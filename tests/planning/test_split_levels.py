@@ -231,7 +231,7 @@ def test_errors_and_answers_are_those_of_least_squares(long: None, name: str, no
         np.testing.assert_allclose(plan.variance(query), expected, rtol=1e-6)
 
 
-@pytest.mark.grid
+@pytest.mark.few(1)
 @pytest.mark.parametrize("budget", [None, BUDGET], ids=str)
 @pytest.mark.parametrize("name", ["a county", "with or"])
 def test_targets_are_met_for_no_more_than_before(long: None, name: str, budget: Any) -> None:
@@ -279,7 +279,7 @@ def test_random_conditions_and_weights(long: None, seed: int) -> None:
     assert np.diagonal(plan.cost_matrix()).max() <= 2 * BUDGET.rho * (1 + 1e-9)
 
 
-@pytest.mark.grid
+@pytest.mark.few(2)
 @pytest.mark.parametrize("goal", [nz.WorstVariance(), nz.PNormVariance(3.0), "targets"], ids=str)
 @pytest.mark.parametrize("rows", [[0.25], [3.0], [1.0, 1.0], [1.0, 2.0]], ids=str)
 def test_rows_of_any_weight_at_a_node(long: None, rows: list[float], goal: Any) -> None:

@@ -47,7 +47,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TABLES)
 def test_every_published_figure_is_met(name: str) -> None:
     table = TABLES[name]()

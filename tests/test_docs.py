@@ -71,7 +71,7 @@ def words(text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.few(2)] * (page.name in LONG)) for page in PAGES],
+    [pytest.param(page, marks=[pytest.mark.few(1)] * (page.name in LONG)) for page in PAGES],
     ids=lambda page: page.name,
 )
 def test_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_pages_are_found() -> None:
     assert len(EXAMPLES) == 5
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_example_runs(example: Path, tmp_path: Path) -> None:
     # One thread: on small matrices BLAS threads cost more than they bring.

@@ -189,7 +189,7 @@ def test_the_records_of_a_person_are_chosen_anew_in_every_run() -> None:
     once, again = (nz.compare([plan], data, person="id", runs=5) for _ in range(2))
     assert once.columns()["rmse"] == again.columns()["rmse"]
     # Every age is counted in one run out of six: E(error²) = 5/6 for each of six cells of twelve.
-    runs = depth(120, 60)
+    runs = depth(120, 30)
     often = nz.compare([plan], data, person="id", runs=runs).figures["auto"]
     assert often.rmse == pytest.approx(np.sqrt(5 / 12), abs=0.01)
     # Three deviations of the share of runs without it; without choosing anew it would be one.

@@ -19,7 +19,7 @@ from noiseplan.mechanisms.measured_levels import LevelsMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.side_by_side import SideBySide
 
-RELEASES = depth(150, 50)  # each with some dozens of draws
+RELEASES = depth(150, 30)  # each with some dozens of draws
 
 
 def counts(probe: Probe, seed: int = 0) -> np.ndarray:

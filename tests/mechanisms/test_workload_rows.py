@@ -550,6 +550,7 @@ SIZES = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("name", SIZES)
 def test_no_digits_are_lost_where_noise_differs(name: str, few: bool) -> None:

@@ -330,10 +330,10 @@ def test_steps_of_rows_in_order(long: None) -> None:
 
 def test_equal_stand_ins_are_not_added_up(long: None) -> None:
     """For the worst variance three counties' conditions are one level, of weight one."""
-    workload = with_conditions("every county")
+    workload = with_conditions("every county").subset([0, 1, 3, 4, 5])
     plans = [
         nz.plan(asked, budget=BUDGET, noise="gaussian", objective=nz.WorstVariance())
-        for asked in (workload, workload.subset([0, 1, 2, 3]))
+        for asked in (workload, workload.subset([0, 1, 2]))
     ]
     assert plans[0].worst_variance == pytest.approx(plans[1].worst_variance, rel=0.01)
 

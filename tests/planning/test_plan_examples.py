@@ -203,11 +203,11 @@ def test_marginals_of_the_paper(name: str) -> None:
         assert plan.optimal, k
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("d", "rmse", "worst"),
-    [(2, 1.3791, 3.3058), (10, 9.3481, 105.0308), (20, 26.9168, 768.9414),
-     (100, 303.2161, 91960.9174), (200, 855.3301, 731834.714)],
+    [(2, 1.3791, 3.3058), (10, 9.3481, 105.0308), (200, 855.3301, 731834.714),
+     (20, 26.9168, 768.9414), (100, 303.2161, 91960.9174)],
 )  # fmt: skip
 def test_synthetic_marginals(d: int, rmse: float, worst: float) -> None:
     """d = 200 is the worst variance that the paper could not compute; there B1's formula fails."""

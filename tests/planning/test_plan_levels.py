@@ -481,6 +481,7 @@ def test_short_attributes_of_many_cells_beside_them_are_not_looked_at() -> None:
     assert "levels" not in dict(plan.considered)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("asked", list(product([0.0, 1.0], repeat=4))[1:])
 @pytest.mark.parametrize("least", [0.0, 1e-300, 1e-12])
 def test_what_is_lost_by_rounding_beside_the_rest_leaves_a_plan_and_a_bound(

@@ -94,6 +94,7 @@ LONG = nz.Schema.from_sizes({"day": 1500})
 ONE_SERIES = 2 * (nz.Workload([nz.Query(LONG, {"day": nz.Prefix()})]),)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("asked", [nz.zCDP(1.0), nz.ApproxDP(6.0, 1e-6)], ids=["zcdp", "approx"])
 @pytest.mark.parametrize(
     ("before", "wanted", "options"),

@@ -195,7 +195,7 @@ def test_ordinary_plans_are_not_planned_apart() -> None:
 def test_progress_is_told() -> None:
     heard: list[str] = []
     with listening(lambda title, share: heard.append(title)):
-        nz.plan(BESIDE, budget=BUDGET)
+        nz.plan(CROSSED, budget=BUDGET)
     assert "Planning queries apart" in heard
 
 

@@ -22,6 +22,7 @@ def planned(queries: list[nz.Query], **how: Any) -> nz.Plan:
         return nz.plan(queries, noise="gaussian", **({"budget": BUDGET} | how))
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("planner", ["auto", "residual"])
 @pytest.mark.parametrize("max_rows", [1, 2])
 @pytest.mark.parametrize("goal", ["worst", "total"])

@@ -128,6 +128,7 @@ def test_records_that_are_hardly_asked_for_are_not_made_to_pay_without_end(noise
     assert plan.rounding_loss < 1e-3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("rho", "rows"),
     [(0.5, [[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 0, 0]]), (1e5, np.tri(8))],
@@ -161,6 +162,7 @@ def test_by_name_it_is_never_worse_than_residuals_by_rounding_either(seed: int, 
         assert plan.considered == (("coupled", "asked for"),)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("more", [{"one": 1}, {"sum": 3}])
 def test_attributes_of_which_nothing_is_asked_but_the_sum_change_nothing(
     more: dict[str, int],

@@ -189,7 +189,7 @@ def data_schema(name: str) -> nz.Schema:
     return nz.Schema.from_sizes({f"a{i}": n for i, n in enumerate(DATA[name])})
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", DATA)
 def test_marginals_of_the_paper(name: str) -> None:
     schema = data_schema(name)

@@ -47,7 +47,7 @@ GROUPS = nz.Levels((np.arange(4000) // 10).tolist(), leaves=False, total=False)
 ADULTS, VALUE = nz.Custom([[0, 0, 1, 1, 1, 1, 1, 1]]), nz.Identity()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "factors", "others"),
     [

@@ -48,7 +48,7 @@ def by_hand(asked: nz.Workload, shares: np.ndarray, rho: float) -> float:
     return total
 
 
-@pytest.mark.grid
+@pytest.mark.few(3)
 @pytest.mark.parametrize("weight", [1.0, 100.0])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_no_worse_than_noise_on_each_table_or_each_cell(name: str, weight: float) -> None:
@@ -70,6 +70,7 @@ def test_no_worse_than_noise_on_each_table_or_each_cell(name: str, weight: float
         assert plan.privacy.rho <= rho
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["levels of places", "ranges"])
 def test_no_norm_is_worse_than_noise_on_each_cell(name: str) -> None:
     """The largest variance was 80,000 times that of plain counts at ρ = 20."""

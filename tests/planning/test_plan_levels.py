@@ -115,7 +115,7 @@ def test_nearer_where_nodes_are_almost_alike(seed: int) -> None:
     check(*planned(workload, budget=BUDGET), 1.03)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("short_trees")
 @pytest.mark.parametrize(("name", "even"), TRIED[: depth(6, 3)])
 def test_other_objectives(name: str, even: bool) -> None:

@@ -116,7 +116,7 @@ PREFIXES = {
 }
 
 
-@pytest.mark.grid
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", RANGES)
 @pytest.mark.parametrize(("factor", "table"), [(nz.Ranges(), RANGES), (nz.Prefix(), PREFIXES)])
 def test_tables_10_and_11(n: int, factor: nz.Factor, table: dict[int, tuple]) -> None:

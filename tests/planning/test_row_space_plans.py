@@ -588,6 +588,7 @@ def test_relative_errors_beyond_one_matrix() -> None:
         nz.plan(wide, budget=nz.zCDP(0.5), objective=nz.RelativeError())
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("objective", [nz.TotalVariance(), nz.WorstVariance()])
 @pytest.mark.parametrize("weight", [1e-6, 1e6])
 def test_conditions_of_very_different_weights(objective: nz.Objective, weight: float) -> None:

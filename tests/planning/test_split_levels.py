@@ -199,6 +199,7 @@ def test_never_worse_than_whole_levels_or_groups(long: None, name: str, goal: An
     assert np.diagonal(plan.cost_matrix()).max() <= 2 * BUDGET.rho * (1 + 1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "most"), [("a county", 0.03), ("a county and a place", 0.07), ("a tract in it", 0.05)]
 )
@@ -255,6 +256,7 @@ def test_targets_are_met_for_no_more_than_before(long: None, name: str, budget: 
             assert plan.variance(query).max() <= targets[query.name] * (1 + 1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", seeds(8))
 def test_random_conditions_and_weights(long: None, seed: int) -> None:
     """Costs by single records, bounds below the optimum, and no plan worse than without."""

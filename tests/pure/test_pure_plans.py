@@ -233,7 +233,7 @@ def test_budgets_at_the_ends_of_the_range() -> None:
         assert plan.privacy.pure_epsilon <= epsilon
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", seeds(12))
 def test_a_plan_names_no_strategy_that_it_does_not_measure(seed: int) -> None:
     """A tree, or p-identity, that came down to single values was named all the same."""

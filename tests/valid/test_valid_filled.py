@@ -82,7 +82,7 @@ CASES = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("workload", "planner", "filled"), CASES)
 def test_valid_near_every_answer(workload: object, planner: str, filled: tuple[str, ...]) -> None:
     """Cells that are filled in without the others are negative here, and would pull answers by

@@ -162,7 +162,7 @@ def test_conditions_on_places_in_order(long: None, condition: str) -> None:
     assert plan.total_variance <= 1.1 * best.value
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("budget", [None, BUDGET], ids=str)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_targets_of_conditions_are_met(long: None, name: str, budget: Any) -> None:

@@ -48,7 +48,7 @@ def random_tables(seed: int) -> nz.Workload:
     )
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", seeds(30))
 def test_no_better_than_the_optimum_and_no_worse_than_residuals(seed: int) -> None:
     workload = random_tables(seed)
@@ -213,7 +213,7 @@ def test_rows_too_many_to_look_at_each_are_not_coupled() -> None:
         nz.plan(workload, budget=BUDGET, planner="coupled")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rho", [0.05, 0.5, 5.0])
 def test_no_search_goes_on_that_cannot_gain_enough(
     rho: float, monkeypatch: pytest.MonkeyPatch

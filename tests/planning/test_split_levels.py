@@ -199,7 +199,7 @@ def test_never_worse_than_whole_levels_or_groups(long: None, name: str, goal: An
     assert np.diagonal(plan.cost_matrix()).max() <= 2 * BUDGET.rho * (1 + 1e-9)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "most"), [("a county", 0.03), ("a county and a place", 0.07), ("a tract in it", 0.05)]
 )
@@ -281,7 +281,7 @@ def test_random_conditions_and_weights(long: None, seed: int) -> None:
     assert np.diagonal(plan.cost_matrix()).max() <= 2 * BUDGET.rho * (1 + 1e-9)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("goal", [nz.WorstVariance(), nz.PNormVariance(3.0), "targets"], ids=str)
 @pytest.mark.parametrize("rows", [[0.25], [3.0], [1.0, 1.0], [1.0, 2.0]], ids=str)
 def test_rows_of_any_weight_at_a_node(long: None, rows: list[float], goal: Any) -> None:

@@ -11,9 +11,6 @@ for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 # Tests start some hundred processes; each would compile the package anew, for a second.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# What is saved is read again by those who are here, and nobody pulls a plug: the tests would wait
-# for the disk some ten thousand times, for milliseconds each.
-os.fsync = lambda descriptor: None
 # JAX, which draws records, compiles for longer than it computes: once in a run, for all processes.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _compiled = TemporaryDirectory(prefix="noiseplan-tests-jax-")  # gone when the run ends

@@ -106,5 +106,38 @@ def test_other_rows_are_refused_in_words() -> None:
         assert "by the same queries with another budget alone" in " ".join(said.split())
         assert "plan.release(data, …)" in said and "plans of any size go together" not in said
         assert all(sentence.count(", and ") <= 1 for sentence in said.replace(";", ".").split("."))
-    with pytest.raises(PlanError, match="8 to 45%"):
+    with pytest.raises(PlanError, match="says how much larger errors are then"):
         nz.adaptive([levels, fewer])
+
+
+FEW = ["a < 4 and b = 2", "b < 7 and c > 3", "d = 1 and e < 5 and f < 5", "a > 2 and f = 9"]
+MANY = [
+    f"{a} < {n} and {b} > {n - 2} and {c} < 7"
+    for a, b, c in ("abc", "bde", "cef", "afd")
+    for n in (3, 4, 5, 6, 7)
+]
+
+
+@pytest.mark.parametrize(("words", "kind"), [(FEW, "reduced"), (MANY, "workload rows")])
+def test_conditions_are_looked_at_and_asked_again_for_twice_the_budget(
+    words: list[str], kind: str
+) -> None:
+    """Over a million cells: the best for both budgets are the same sums, of classes of cells or of
+    the conditions' own rows."""
+    schema = nz.Schema.from_sizes(dict.fromkeys("abcdef", 10))
+    asked = nz.Workload.predicates(schema, words)
+    once, twice = (nz.plan(asked, budget=nz.zCDP(rho)) for rho in (0.5, 1.0))
+    assert once.mechanism.kind == kind
+    rng = np.random.default_rng(1)
+    data = {name: rng.integers(0, 10, 500) for name in schema.names}
+    more = twice.given(once.release(data, seed=1))
+    assert more.privacy.rho == pytest.approx(0.5, rel=1e-6)
+    assert more.total.rho <= 1.0
+    choice = nz.adaptive([once, twice])
+    assert choice.common.privacy.rho == pytest.approx(0.5, rel=1e-6)
+    assert choice.privacy.rho <= 1.0
+    for found in (more.release(data, seed=2), choice.look(data, seed=3).choose(twice)):
+        for query in asked:
+            np.testing.assert_allclose(
+                found.answer(query).std_error, twice.std_error(query), rtol=1e-6
+            )

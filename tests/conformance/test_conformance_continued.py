@@ -20,6 +20,7 @@ from mechanism_examples import (
     alone,
     by,
     grouped,
+    own_rows,
     series,
 )
 
@@ -40,13 +41,14 @@ MADE = {
     "groups": lambda **how: grouped(SUMS, (0, 2), (1,), (3,), **how)(),
     "a series": lambda **how: series(SUMS, **how)(),
     "tables together": lambda **how: by(SUMS_OF_ALL, planner="coupled", **how)(),
+    "rows of the workload": lambda **how: own_rows(MIXED, **how)(),
 }
 
 
 @cache
 def planned(name: str, rho: float, noise: str = "discrete", **how: Any) -> nz.Plan:
     plan = MADE[name](budget=nz.zCDP(rho), noise=noise, **how)
-    assert plan.mechanism.kind in ("side by side", "series", "coupled")
+    assert plan.mechanism.kind in ("side by side", "series", "coupled", "workload rows")
     return plan
 
 

@@ -426,9 +426,9 @@ def _family(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
     except PlanError as error:
         raise PlanError(
             error.message
-            + ". They can be planned anew on common rows, adaptive([...], common_rows=True), with "
-            "larger errors: for bands and prefix sums of ages by 8 to 45%; print(choice) says by "
-            "how much"
+            + ". They can be planned anew on common rows, adaptive([...], common_rows=True), at "
+            "their own cost: print(choice) says how much larger errors are then, which is from "
+            "nothing to some times as large"
         ) from None
 
 

@@ -2,8 +2,8 @@
 
 Along a long attribute, by a tree, by a series or by levels with rows of their own, every number is
 measured by the same rows whatever the budget; only σ² of each differs. So it is of tables that are
-measured together, and of queries that are measured apart, part by part. Nothing need be compared
-then but these:
+measured together, of rows of a workload, and of queries that are measured apart, part by part.
+Nothing need be compared then but these:
 
     left of a plan      1/σ² = 1/σ²_plan − 1/σ²_have
     put together        (Σ_j d_j ω_j) / Σ_j d_j   with the precisions d_j of what was measured
@@ -31,7 +31,7 @@ from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.reduced import CELLS, ReducedMechanism
 
 # Mechanisms that are continued so where they are all of a plan; others have ways of their own.
-KINDS: Final = ("levels", "tree", "series", "coupled", "side by side")
+KINDS: Final = ("levels", "tree", "series", "coupled", "workload rows", "side by side")
 # Those that a part may be: each says σ² of each array of measured numbers, in the same order, in
 # arrays of such names or among what is saved beside them.
 PARTS: Final = ("levels", "tree", "series", "coupled", "residual", "dense", "workload rows")
@@ -122,9 +122,10 @@ def same_rows(mechanisms: Sequence[Mechanism]) -> BySameRows | None:
 
 
 def _continued_so(mechanism: Mechanism) -> bool:
-    """Whether it is of such a kind, over its own cells or over classes of them."""
+    """Whether it is of such a kind, over its own cells or over classes of them, where it may be one
+    matrix, too, whose noise has one size."""
     if mechanism.kind == ReducedMechanism.kind:
-        return all(map(_continued_so, mechanism.inner))
+        return all(_continued_so(each) or each.kind == "dense" for each in mechanism.inner)
     return mechanism.kind in KINDS
 
 

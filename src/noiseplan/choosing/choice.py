@@ -22,6 +22,7 @@ from noiseplan.errors import PlanError
 from noiseplan.ledger import AlreadyFollowed
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.cost import with_mu2
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
@@ -119,7 +120,7 @@ class Choice:
         stated = guarantee_of(common, plans[0])
         # It is below every plan, and so is its cost, whatever was rounded up on the way.
         cheapest = min(plan.privacy.pcost for plan in plans)
-        privacy = replace(stated, pcost=min(stated.pcost, cheapest))
+        privacy = with_mu2(replace(stated, pcost=min(stated.pcost, cheapest)), [common])
         shares = [privacy.pcost / plan.privacy.pcost for plan in plans]
         ends = dict.fromkeys(_percent(share) for share in (min(shares), max(shares)))
         shared = (
@@ -365,6 +366,7 @@ class Look(Answers):
             rest = family.rest(target.mechanism, self.plan.mechanism)
             parts, paid = [self.release], self._paid
             if rest is not None:
+                left = self._paid.rest_of(target.privacy, left, rest)
                 last = self._measured(replace(target, mechanism=rest, privacy=left), what)
                 parts.append(last)
                 paid = paid.and_for(rest, last.plan.privacy)
@@ -385,7 +387,7 @@ class Look(Answers):
         """
         paid = min(Fraction(self.privacy.pcost), self._paid.price)
         left = fraction_down(Fraction(total.pcost) - paid)
-        return replace(total, pcost=max(0.0, left))
+        return replace(total, pcost=max(0.0, left), mu2=None)
 
     def _measured(self, rest: Plan, what: str) -> Release:
         """What is left, at the price of the difference where that is right, else at its own."""

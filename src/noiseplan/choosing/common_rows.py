@@ -17,6 +17,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.choosing.workload_answers import require_all
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.cost import with_mu2
 from noiseplan.planning.certificates import Stated
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.measured_numbers import numbers_of, to_integers
@@ -126,6 +127,7 @@ def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: i
     made = make_residual(aim, solution, numbers, least=False, bits=(bits,))
     cost = person_cost(made.privacy.pcost, plan.max_rows)
     privacy = replace(made.privacy, pcost=cost, whose=plan.privacy.whose)
+    privacy = with_mu2(privacy, [made.mechanism])
     if privacy.pcost > plan.privacy.pcost:  # fail closed
         raise PlanError("a plan on common rows would cost more than on its own: this is a bug")
     design = prepare(plan.workload, together.kinds(k))

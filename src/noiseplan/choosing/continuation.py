@@ -106,7 +106,7 @@ class Continuation:
     @property
     def privacy(self) -> Guarantee:
         """What is still to be spent."""
-        return replace(self.plan.privacy, pcost=0.0) if self.rest is None else self.rest.privacy
+        return self.plan.privacy.at(0.0) if self.rest is None else self.rest.privacy
 
     @property
     def total(self) -> Guarantee:

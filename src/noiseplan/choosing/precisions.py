@@ -66,7 +66,7 @@ class SharedBases:
         return cls(tuple(known), basis_of)
 
     def mechanism(
-        self, like: ResidualMechanism, kinds: list[Block], sigma2: list[Array], integer: bool
+        self, like: ResidualMechanism, kinds: list[Block], sigma2: list[Array], integer: int
     ) -> ResidualMechanism:
         """The mechanism that measures these sets with this noise; infinite: not at all."""
         pairs = list(zip(kinds, sigma2, strict=True))

@@ -79,7 +79,7 @@ class _Written:
             == {n: each.shape for n, each in other.sizes.items()}
         )
 
-    def sized(self, like: Mechanism, sizes: Arrays, exact: bool) -> Mechanism:
+    def sized(self, like: Mechanism, sizes: Arrays, exact: int) -> Mechanism:
         """The mechanism with other noise."""
         content = deepcopy({**self.content, "integer": exact})
         for number, (saved, key) in enumerate(_numbers(content)):
@@ -192,11 +192,11 @@ class BySameRows(Family[Mechanism]):
         return Measurements(tuple(numbers)), stated
 
 
-def _sized(like: Mechanism, sizes: Arrays, exact: bool = False) -> Mechanism:
+def _sized(like: Mechanism, sizes: Arrays, exact: int = False) -> Mechanism:
     return _Written.of(like).sized(like, sizes, exact)
 
 
-def _common(parts: Sequence[Mechanism], exact: bool) -> Mechanism:
+def _common(parts: Sequence[Mechanism], exact: int) -> Mechanism:
     """One part with the largest noise that it has anywhere."""
     written = [_Written.of(part).sizes for part in parts]
     sizes = {name: np.max([each[name] for each in written], axis=0) for name in written[0]}

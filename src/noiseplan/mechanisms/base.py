@@ -156,8 +156,26 @@ class Mechanism(ABC):
         return f"{counted(self.numbers, 'noisy number')} over all {self.schema.size:,} cells"
 
     @abstractmethod
+    def on_lattice(self, exact: int) -> Mechanism:
+        """Return the same rows with noise on multiples of 1/`exact`; continuous for 0."""
+
     def floating(self) -> Mechanism:
-        """The same rows with continuous noise of the same sizes, which takes any counts."""
+        """Return the same rows with continuous noise of the same sizes, which takes any counts."""
+        return self.on_lattice(False)
+
+    def measured_on_lattice(
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
+    ) -> Measurements:
+        """Measure, where noise is drawn on multiples of 1/k: k times the counts, over k at the end.
+
+        Sums of integers stay exact, and what is divided is noisy already. Every way to data leads
+        through here.
+        """
+        k = self.noise.exact
+        if k <= 1:
+            return self.measure(marginals, sample, progress)
+        found = self.measure(lambda sets: marginals(sets) * k, sample, progress)
+        return Measurements(tuple(values / k for values in found.values))
 
     # ------------------------------------------------------------------ privacy
 

@@ -59,7 +59,23 @@ def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows
         # Smaller domains that look the same may hold other cells: several are added over theirs.
         measured = inner if len(inner) == 1 else mechanisms
         record = Guarantee(gaussian_cost(measured, neighbours), joint_law(promises), neighbours)
+        record = with_mu2(record, mechanisms)
     return record if max_rows == 1 else of_person(record, neighbours, max_rows)
+
+
+def with_mu2(price: Guarantee, mechanisms: Sequence[Mechanism]) -> Guarantee:
+    """Return a price with the μ² of what it is the price of, where that noise is Gaussian.
+
+    μ² = Σ d²/σ²_eff ≤ ℓ Σ d²/σ² = ℓ·2ρ, with the lattice loss ℓ = σ²/σ²_eff of the least σ².
+    """
+    loss = max(map(_lattice_loss, mechanisms), default=1.0)
+    if price.law != "zcdp" or not isfinite(loss):
+        return replace(price, mu2=None)
+    return replace(price, mu2=product_up(price.pcost, loss))
+
+
+def _lattice_loss(mechanism: Mechanism) -> float:
+    return max([mechanism.noise.lattice_loss, *map(_lattice_loss, mechanism.inner)])
 
 
 def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guarantee:

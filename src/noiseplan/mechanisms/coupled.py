@@ -44,7 +44,7 @@ from noiseplan.mechanisms.coupled_cost import largest_cost
 from noiseplan.mechanisms.exact_residuals import mixed, require_fit, residuals, with_noise
 from noiseplan.mechanisms.residual import COST_CELLS, ResidualMechanism
 from noiseplan.mechanisms.residual_errors import COVARIANCE_LIMIT
-from noiseplan.noise.law import Drawn, Noise, Sampler
+from noiseplan.noise.law import Drawn, Noise, Sampler, lattice_of
 from noiseplan.noise.wide_integers import joined
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin
@@ -141,7 +141,7 @@ class CoupledMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         sizes = [coupling.sigma2 for coupling in self.couplings]
-        exact = any(coupling.noise.exact for coupling in self.couplings)
+        exact = max((coupling.noise.exact for coupling in self.couplings), default=False)
         object.__setattr__(self, "noise", Noise("gaussian", np.array(sizes), exact))
         rows = [basis.measure for basis in self.bases]
         require_fit(self.noise, [*rows, *(coupling.rows for coupling in self.couplings)])
@@ -174,7 +174,7 @@ class CoupledMechanism(Mechanism):
         every = [np.concatenate(sets) for sets in by_width.values()]
         every = [sets[unique_rows(sets)[0]] for sets in every]
         ones = [np.ones(len(sets)) for sets in every]
-        exact = bool(self.noise.exact)
+        exact = self.noise.exact
         blocks = group_blocks(every, ones, self.bases, self.basis_of, exact)
         return ResidualMechanism(self.schema, blocks)
 
@@ -203,8 +203,8 @@ class CoupledMechanism(Mechanism):
             for c in self.couplings
         ]
 
-    def floating(self) -> Mechanism:
-        couplings = [replace(c, noise=c.noise.floating()) for c in self.couplings]
+    def on_lattice(self, exact: int) -> Mechanism:
+        couplings = [replace(c, noise=c.noise.on_lattice(exact)) for c in self.couplings]
         return replace(self, couplings=tuple(couplings))
 
     # ------------------------------------------------------------------ what is measured
@@ -572,7 +572,7 @@ class CoupledMechanism(Mechanism):
             arrays[f"coupling_{i}_sets"] = coupling.sets
             arrays[f"coupling_{i}_states"] = coupling.states
             arrays[f"coupling_{i}_rows"] = coupling.rows
-        return {"kind": self.kind, "integer": bool(self.noise.exact), "bases": bases}, arrays
+        return {"kind": self.kind, "integer": self.noise.exact, "bases": bases}, arrays
 
     @classmethod
     def from_parts(
@@ -587,7 +587,7 @@ class CoupledMechanism(Mechanism):
             or not ((heads == 0) | (heads > 0) & (basis_of >= 0)).all()
         ):
             raise StorageError("the mechanism has heads where nothing is measured")
-        exact = bool(content["integer"])
+        exact = lattice_of(content["integer"])
         couplings = tuple(
             _read_coupling(i, arrays, basis_of, heads, int(count), exact)
             for i, count in enumerate(tails)
@@ -607,7 +607,7 @@ def _rows_of(query: Query, name: str) -> int:
 
 
 def _read_coupling(
-    i: int, arrays: Arrays, basis_of: IntArray, heads: IntArray, tails: int, exact: bool
+    i: int, arrays: Arrays, basis_of: IntArray, heads: IntArray, tails: int, exact: int
 ) -> Coupling:
     sets, states = arrays[f"coupling_{i}_sets"], arrays[f"coupling_{i}_states"]
     rows, sigma2 = (

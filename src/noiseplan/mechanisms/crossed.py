@@ -41,7 +41,7 @@ from noiseplan.mechanisms.crossed_queries import Asked, Frame, Set
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.law import Noise, Sampler, lattice_of
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query
@@ -118,12 +118,13 @@ class CrossedMechanism(Mechanism):
     @cached_property
     def noise(self) -> Noise:  # type: ignore[override]
         sizes = [part.rows.noise.one for part in self.parts_of]
-        exact = any(part.rows.noise.exact for part in self.parts_of)
+        exact = max((part.rows.noise.exact for part in self.parts_of), default=False)
         return Noise("gaussian", np.array(sizes, dtype=np.float64), exact)
 
-    def floating(self) -> Mechanism:
+    def on_lattice(self, exact: int) -> Mechanism:
         parts = [
-            replace(p, rows=replace(p.rows, noise=p.rows.noise.floating())) for p in self.parts_of
+            replace(p, rows=replace(p.rows, noise=p.rows.noise.on_lattice(exact)))
+            for p in self.parts_of
         ]
         return replace(self, parts_of=tuple(parts))
 
@@ -217,7 +218,7 @@ class CrossedMechanism(Mechanism):
         largest = float(np.sum(costs, axis=0).max(initial=0.0))
         # Sums over the parts of sums over a part's rows: so many terms, and no more, are added.
         rows = [shape[-1] for mechanism in every for shape in mechanism.shapes]
-        terms = len(rows) + max(rows, default=0)
+        terms = len(rows) + max(rows, default=False)
         record = product_up(largest, 1 + margin(terms))
         return record if neighbours == "add-remove" else 4 * record
 
@@ -319,7 +320,7 @@ class CrossedMechanism(Mechanism):
         for i, part in enumerate(self.parts_of):
             arrays[f"part_{i}_set"] = np.array(part.split, dtype=np.int64)
             arrays[f"part_{i}_strategy"] = part.rows.strategy
-        exact = bool(self.noise.exact)
+        exact = self.noise.exact
         return {"kind": self.kind, "integer": exact, "bases": bases}, arrays
 
     @classmethod
@@ -331,7 +332,7 @@ class CrossedMechanism(Mechanism):
         split = {int(i): bases[basis_of[i]] for i in np.flatnonzero(basis_of >= 0)}
         if not whole or split.keys() & set(whole) or not (sizes > 0).all():
             raise StorageError("the mechanism has attributes of two kinds, or has no noise")
-        frame, exact = Frame(schema, split, whole), bool(content["integer"])
+        frame, exact = Frame(schema, split, whole), lattice_of(content["integer"])
         parts = [
             _read_part(i, arrays, frame, Noise("gaussian", float(size), exact))
             for i, size in enumerate(sizes)

@@ -154,14 +154,14 @@ def require_whole(counts: NDArray[np.number]) -> None:
 def counts_for(noise: Noise, counts: NDArray[np.number]) -> NDArray[np.number]:
     """Counts as the numbers that noise is added to; refused where these are integers and they are
     none, or more than are ever released."""
-    if not noise.takes(lambda: _few_enough(counts)):
+    if not noise.takes(lambda: _few_enough(counts, RECORDS * max(1, noise.exact))):
         raise DataError(f"a release is of at most {RECORDS:,} records; release parts of the data")
     return counts.astype(noise.dtype)
 
 
-def _few_enough(counts: NDArray[np.number]) -> bool:
+def _few_enough(counts: NDArray[np.number], most: int) -> bool:
     require_whole(counts)
-    return float(np.abs(counts).sum()) <= RECORDS  # not so where a count is not a number
+    return float(np.abs(counts).sum()) <= most  # not so where a count is not a number
 
 
 def _in_limbs(rows: Sequence[Array | Matrix], counts: IntArray, people: int) -> WideIntegers:

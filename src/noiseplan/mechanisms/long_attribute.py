@@ -68,7 +68,7 @@ class LongMechanism(AlongAttribute):
     bases: tuple[Basis, ...]
     basis_of: IntArray  # of each attribute, −1 for none
     blocks: Sequence[AnyBlock]
-    exact: bool
+    exact: int
 
     def __post_init__(self) -> None:
         require_fit(self.noise, [basis.measure for basis in self.bases])
@@ -91,8 +91,8 @@ class LongMechanism(AlongAttribute):
         """What is measured where some rows along the attribute are asked for, as a sentence."""
         return ""
 
-    def floating(self) -> Mechanism:
-        return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
+    def on_lattice(self, exact: int) -> Mechanism:
+        return replace(self, blocks=tuple(b.on_lattice(exact) for b in self.blocks), exact=exact)
 
     def require_comparable(self) -> None:
         raise PlanError(

@@ -49,7 +49,7 @@ class LongBlock(ABC, Generic[Rows]):
         """Its diagonal, for any number of values."""
 
     @abstractmethod
-    def floating(self) -> LongBlock[Rows]:
+    def on_lattice(self, exact: int) -> LongBlock[Rows]:
         """With continuous noise of the same sizes."""
 
     @abstractmethod

@@ -63,8 +63,8 @@ class DenseMechanism(Mechanism):
     def numbers(self) -> int:
         return len(self.strategy)
 
-    def floating(self) -> Mechanism:
-        return replace(self, noise=self.noise.floating())
+    def on_lattice(self, exact: int) -> Mechanism:
+        return replace(self, noise=self.noise.on_lattice(exact))
 
     def record_cost(self, neighbours: Neighbours) -> float:
         if neighbours == "replace":

@@ -56,7 +56,7 @@ from noiseplan.mechanisms.level_siblings import NodeSums, Siblings
 from noiseplan.mechanisms.level_words import levels_in_words
 from noiseplan.mechanisms.long_attribute import AlongAttribute
 from noiseplan.mechanisms.measured_tree import noisy_nodes, read_tree, written_tree
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.law import Noise, Sampler, lattice_of
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -112,7 +112,7 @@ class LevelsMechanism(AlongAttribute):
     others: tuple[int, ...]
     tree: Tree
     levels: tuple[Level, ...]
-    exact: bool
+    exact: int
 
     def __post_init__(self) -> None:
         require_fit(self.noise, [rows for each in self.levels for rows in (each.rows, each.parts)])
@@ -139,9 +139,9 @@ class LevelsMechanism(AlongAttribute):
         """Values of each of the others."""
         return tuple(self.schema.shape[i] for i in self.others)
 
-    def floating(self) -> LevelsMechanism:
-        levels = (replace(each, noise=each.noise.floating()) for each in self.levels)
-        return replace(self, levels=tuple(levels), exact=False)
+    def on_lattice(self, exact: int) -> LevelsMechanism:
+        levels = (replace(each, noise=each.noise.on_lattice(exact)) for each in self.levels)
+        return replace(self, levels=tuple(levels), exact=exact)
 
     # ------------------------------------------------------------------ privacy
 
@@ -336,7 +336,7 @@ class LevelsMechanism(AlongAttribute):
     def from_parts(
         cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
     ) -> LevelsMechanism:
-        place, exact = schema.index(content["attribute"]), bool(content["integer"])
+        place, exact = schema.index(content["attribute"]), lattice_of(content["integer"])
         others = tuple(schema.index(name) for name in content["others"])
         if list(others) != sorted({*others} - {place}):
             raise StorageError("the levels are not about other attributes of the schema")

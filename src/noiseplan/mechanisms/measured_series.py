@@ -50,7 +50,7 @@ from noiseplan.mechanisms.series_rows import (
     Weighted,
     rows_of_matrix,
 )
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.law import Noise, Sampler, lattice_of
 from noiseplan.noise.wide_integers import joined
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -213,7 +213,7 @@ class SeriesMechanism(LongMechanism):
         cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
     ) -> SeriesMechanism:
         bases, basis_of = read_bases(content, arrays, schema)
-        place, exact = schema.index(content["attribute"]), bool(content["integer"])
+        place, exact = schema.index(content["attribute"]), lattice_of(content["integer"])
         series = [_read_series(arrays, i) for i in range(int(content["series"]))]
         blocks = []
         for i, saved in enumerate(content["blocks"]):
@@ -234,7 +234,7 @@ class SeriesMechanism(LongMechanism):
         return cls(schema, place, bases, basis_of, tuple(blocks), exact)
 
 
-def _read_noise(size: object, exact: bool, block: int) -> Noise:
+def _read_noise(size: object, exact: int, block: int) -> Noise:
     noise = Noise("gaussian", float(size), exact)  # type: ignore[arg-type]
     if not (np.isfinite(noise.one) and noise.one > 0):
         raise StorageError(f"block {block} has no noise")
@@ -250,7 +250,7 @@ def _saved_sums(block: SeriesBlock) -> Json:
 
 
 def _read_sums(
-    saved: Mapping[str, Any], arrays: Arrays, block: int, exact: bool
+    saved: Mapping[str, Any], arrays: Arrays, block: int, exact: int
 ) -> Iterator[PartSums]:
     """Sums beside a series: groups, or the total only."""
     if "sums_sigma2" not in saved:

@@ -35,7 +35,7 @@ from noiseplan.mechanisms.level_words import called, levels_in_words, listed_wor
 from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
 from noiseplan.mechanisms.long_block import LongRows
 from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock, by_node, node_rows
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.law import Noise, Sampler, lattice_of
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
@@ -138,7 +138,7 @@ class TreeMechanism(LongMechanism):
         cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
     ) -> TreeMechanism:
         bases, basis_of = read_bases(content, arrays, schema)
-        place, exact = schema.index(content["attribute"]), bool(content["integer"])
+        place, exact = schema.index(content["attribute"]), lattice_of(content["integer"])
         tree = read_tree(int(content["levels"]), arrays, schema.shape[place])
         blocks = []
         for i, saved in enumerate(content["blocks"]):

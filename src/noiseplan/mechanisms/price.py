@@ -22,11 +22,12 @@ from noiseplan.arrays import IntArray, immutable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.cost import cost_of
+from noiseplan.mechanisms.cost import cost_of, with_mu2
 from noiseplan.noise.law import Noise
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import may_promise
 from noiseplan.privacy.people import person_cost
+from noiseplan.privacy.rounding import fraction_up
 
 # Prices are rounded up where they are computed; costs computed in another order differ by less.
 ROUNDING: Final = Fraction(1, 10**9)
@@ -52,10 +53,23 @@ class Paid:
 
     mechanisms: tuple[Mechanism, ...] = ()
     price: Fraction = Fraction(0)
+    mu2: Fraction | None = Fraction(0)  # None where no μ is known of some of it
 
     def and_for(self, mechanism: Mechanism, price: Guarantee) -> Paid:
         """After this mechanism was measured too, at this price."""
-        return Paid((*self.mechanisms, mechanism), self.price + Fraction(price.amount))
+        mu2 = None if self.mu2 is None or price.mu2 is None else self.mu2 + Fraction(price.mu2)
+        return Paid((*self.mechanisms, mechanism), self.price + Fraction(price.amount), mu2)
+
+    def rest_of(self, total: Guarantee, left: Guarantee, mechanism: Mechanism) -> Guarantee:
+        """Return what is left to pay of a total, with the μ² that is left of it.
+
+        All of the total is priced by the largest lattice loss of what is measured for it.
+        """
+        known = with_mu2(total, (*self.mechanisms, mechanism)).mu2
+        if left.law != "zcdp" or self.mu2 is None or known is None:
+            return replace(left, mu2=None)
+        rest = fraction_up(Fraction(known) - self.mu2) if known > self.mu2 else 0.0
+        return replace(left, mu2=max(left.pcost, rest))
 
 
 NOTHING: Final = Paid()
@@ -83,6 +97,10 @@ def require_price(
             cost = person_cost(cost, max_rows, stated.power)
         if Fraction(cost) > (before.price + Fraction(stated.amount)) * (1 + ROUNDING):
             raise _too_little(cost, before, stated)
+        if stated.law == "zcdp" and stated.mu2 is not None:
+            mu2 = Fraction(probed_mu2(mechanisms, stated.neighbours)) * max_rows**2
+            if before.mu2 is None or mu2 > (before.mu2 + Fraction(stated.mu2)) * (1 + ROUNDING):
+                raise _wrong_curve()
 
 
 def require_formula(
@@ -96,6 +114,15 @@ def require_formula(
     # What is measured with hardly any noise may cost more than any number.
     if isinf(cost.amount) or Fraction(cost.amount) > most:
         raise _too_little(cost.amount, before, stated)
+    if stated.law == "zcdp" and stated.mu2 is not None:
+        if cost.mu2 is None or before.mu2 is None:
+            raise _wrong_curve()
+        if Fraction(cost.mu2) > (before.mu2 + Fraction(stated.mu2)) * (1 + ROUNDING):
+            raise _wrong_curve()
+
+
+def _wrong_curve() -> PlanError:
+    return PlanError("the plan states a lower μ (Gaussian DP) than its noise has")
 
 
 def _too_little(cost: float | Fraction, before: Paid, stated: Guarantee) -> PlanError:
@@ -153,6 +180,13 @@ class Probed:
             terms = np.where(self.values != 0, np.abs(self.values) ** power / self.sizes, 0.0)
         return float(terms.sum(axis=1).max(initial=0.0))
 
+    def effective(self, exact: int) -> Probed:
+        """The same with σ²_eff for σ²: the variance of continuous noise of the same trade-off."""
+        square = self.sizes * exact**2
+        root = np.sqrt(np.maximum(square * square - square / 3, 0.0))
+        known = (square > 1 / 3) | (exact == 0)
+        return replace(self, sizes=np.where(known, (square + root) / 2, 0.0) / max(exact, 1) ** 2)
+
     def replaced(self, power: int) -> float:
         """The largest cost of replacing a record by another."""
         pairs = [
@@ -173,6 +207,18 @@ def can_probe(mechanisms: Sequence[Mechanism]) -> bool:
 
 def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> float:
     """2ρ of all mechanisms together, or ε: for one record, with no formula but its definition."""
+    whole = _probed(mechanisms)
+    (power,) = {mechanism.noise.power for mechanism in mechanisms}
+    return whole.added(power) if neighbours == "add-remove" else whole.replaced(power)
+
+
+def probed_mu2(mechanisms: Sequence[Mechanism], neighbours: str) -> float:
+    """Return μ² = max Σ d²/σ²_eff of discrete Gaussian noise, for one record."""
+    whole = _probed(mechanisms, effective=True)
+    return whole.added(2) if neighbours == "add-remove" else whole.replaced(2)
+
+
+def _probed(mechanisms: Sequence[Mechanism], effective: bool = False) -> Probed:
     for mechanism in mechanisms:
         if mechanism not in _KNOWN:  # measured once: no array of it can be changed
             shape = mechanism.schema.shape
@@ -180,10 +226,13 @@ def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> float:
             rows, (sizes, *_) = zip(*told, strict=True)
             _KNOWN[mechanism] = Probed(np.array(rows), sizes)
     parts = [_KNOWN[mechanism] for mechanism in mechanisms]
+    if effective:
+        parts = [
+            part.effective(mechanism.noise.exact)
+            for part, mechanism in zip(parts, mechanisms, strict=True)
+        ]
     values = np.concatenate([part.values for part in parts], axis=1)
-    whole = Probed(values, np.concatenate([part.sizes for part in parts]))
-    (power,) = {mechanism.noise.power for mechanism in mechanisms}
-    return whole.added(power) if neighbours == "add-remove" else whole.replaced(power)
+    return Probed(values, np.concatenate([part.sizes for part in parts]))
 
 
 def _measured(mechanism: Mechanism, cell: int, shape: tuple[int, ...]) -> tuple[Array, Array]:

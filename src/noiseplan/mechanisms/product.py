@@ -72,8 +72,8 @@ class ProductMechanism(Mechanism):
     def numbers(self) -> int:
         return prod(self._shape)
 
-    def floating(self) -> Mechanism:
-        return replace(self, noise=self.noise.floating())
+    def on_lattice(self, exact: int) -> Mechanism:
+        return replace(self, noise=self.noise.on_lattice(exact))
 
     def record_cost(self, neighbours: Neighbours) -> float:
         changed = self.changed(neighbours)

@@ -68,8 +68,8 @@ class ReducedMechanism(Mechanism):
     def check(self, measured: Measurements) -> None:
         self.small.check(measured)
 
-    def floating(self) -> Mechanism:
-        return replace(self, small=self.small.floating())
+    def on_lattice(self, exact: int) -> Mechanism:
+        return replace(self, small=self.small.on_lattice(exact))
 
     def with_noise_times(self, factor: float) -> Mechanism | None:
         small = self.small.with_noise_times(factor)

@@ -54,7 +54,7 @@ from noiseplan.mechanisms.residual_errors import (
     variances_on_sets,
 )
 from noiseplan.mechanisms.span import require_in_span
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.law import Noise, Sampler, lattice_of
 from noiseplan.noise.moments import discrete_gaussian_parameter
 from noiseplan.privacy import Neighbours
 from noiseplan.queries import Identity, Query, Workload
@@ -85,8 +85,8 @@ class ResidualMechanism(Mechanism):
         axes = {id(axis): axis for block in self.blocks for axis in block.axes}
         require_fit(self.noise, (axis.measure for axis in axes.values()))
 
-    def floating(self) -> Mechanism:
-        return replace(self, blocks=self.blocks.with_noise(Noise.floating))
+    def on_lattice(self, exact: int) -> Mechanism:
+        return replace(self, blocks=self.blocks.with_noise(lambda noise: noise.on_lattice(exact)))
 
     # ------------------------------------------------------------------ privacy
 
@@ -411,7 +411,7 @@ class ResidualMechanism(Mechanism):
         cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
     ) -> ResidualMechanism:
         bases, basis_of = read_bases(content, arrays, schema)
-        exact = bool(content["integer"])
+        exact = lattice_of(content["integer"])
         every = Blocks((), bases, basis_of, exact)
         own = content.get("own")
         if own is None:  # not as a list, which could be of any length

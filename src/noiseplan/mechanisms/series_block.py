@@ -99,9 +99,9 @@ class SeriesBlock(LongBlock[SeriesRows]):
     def prices_along(self) -> Array:
         return np.repeat(self.prices(), np.diff(self.bounds))
 
-    def floating(self) -> SeriesBlock:
-        sums = tuple(replace(each, noise=each.noise.floating()) for each in self.sums)
-        return replace(self, noise=self.noise.floating(), sums=sums)
+    def on_lattice(self, exact: int) -> SeriesBlock:
+        sums = tuple(replace(each, noise=each.noise.on_lattice(exact)) for each in self.sums)
+        return replace(self, noise=self.noise.on_lattice(exact), sums=sums)
 
     # ------------------------------------------------------------------ estimates
 

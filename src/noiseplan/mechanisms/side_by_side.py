@@ -122,8 +122,8 @@ class SideBySide(Mechanism):
             return "Groups of queries were measured by themselves: tables need not add up."
         return "Each query was measured by itself: tables need not add up."
 
-    def floating(self) -> Mechanism:
-        return replace(self, mechanisms=tuple(each.floating() for each in self.mechanisms))
+    def on_lattice(self, exact: int) -> Mechanism:
+        return replace(self, mechanisms=tuple(each.on_lattice(exact) for each in self.mechanisms))
 
     def require_comparable(self) -> None:
         raise PlanError(APART)

@@ -45,7 +45,7 @@ from noiseplan.mechanisms.blocks import BATCH_CELLS, batches, group_blocks
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.law import Noise, Sampler, lattice_of
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
@@ -184,8 +184,8 @@ class TablesMechanism(Mechanism):
         sizes = np.concatenate([block.noise.size for block in self.tables])
         return Noise("laplace", sizes, exact)
 
-    def floating(self) -> Mechanism:
-        tables = (replace(block, noise=block.noise.floating()) for block in self.tables)
+    def on_lattice(self, exact: int) -> Mechanism:
+        tables = (replace(block, noise=block.noise.on_lattice(exact)) for block in self.tables)
         return replace(self, tables=tuple(tables))
 
     def with_noise_times(self, factor: float) -> Mechanism:
@@ -371,7 +371,7 @@ class TablesMechanism(Mechanism):
         cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
     ) -> TablesMechanism:
         bases, basis_of = read_bases(content, arrays, schema)
-        exact, used = bool(content["integer"]), _basis_of_views(content, arrays, basis_of)
+        exact, used = lattice_of(content["integer"]), _basis_of_views(content, arrays, basis_of)
         views = [
             _read_view(saved, i, arrays, bases[used[i]]) for i, saved in enumerate(content["views"])
         ]

@@ -153,8 +153,8 @@ class TreeBlock(LongBlock[NodeRows]):
     def prices_along(self) -> Array:
         return self.price()[self.tree.node_of_value(self.depth)]
 
-    def floating(self) -> TreeBlock:
-        return replace(self, noise=tuple(noise.floating() for noise in self.noise))
+    def on_lattice(self, exact: int) -> TreeBlock:
+        return replace(self, noise=tuple(noise.on_lattice(exact) for noise in self.noise))
 
     @cached_property
     def shape(self) -> Shape:

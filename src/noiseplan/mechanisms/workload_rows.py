@@ -44,7 +44,7 @@ from noiseplan.mechanisms.exact_residuals import (
 from noiseplan.mechanisms.pair_distances import columns_apart, different_columns
 from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
 from noiseplan.mechanisms.sums_of_one import sums_of
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.law import Noise, Sampler, lattice_of
 from noiseplan.noise.wide_integers import WideIntegers, joined
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
@@ -173,8 +173,8 @@ class WorkloadRowsMechanism(Mechanism):
     def agreeing(self, queries: Sequence[Query]) -> list[list[int]] | None:
         return None if self._fitted else []
 
-    def floating(self) -> Mechanism:
-        return replace(self, noise=self.noise.floating())
+    def on_lattice(self, exact: int) -> Mechanism:
+        return replace(self, noise=self.noise.on_lattice(exact))
 
     def with_noise_times(self, factor: float) -> Mechanism:
         return replace(self, noise=self.noise.above(self.noise.size * factor))
@@ -449,7 +449,8 @@ class WorkloadRowsMechanism(Mechanism):
         numbers = sum(array.size for array in arrays.values())
         workload = read_workload(content["rows"], beginning_with(ROWS, arrays), numbers)
         mix = floats(arrays, "mix", 2) if "mix" in arrays else None
-        return cls(schema, workload, mix, Noise(content["law"], sizes, bool(content["integer"])))
+        exact = lattice_of(content["integer"], content["law"])
+        return cls(schema, workload, mix, Noise(content["law"], sizes, exact))
 
 
 def _attributes(query: Query) -> tuple[int, ...]:

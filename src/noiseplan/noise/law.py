@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -32,6 +32,7 @@ from noiseplan.noise.moments import (
 from noiseplan.noise.randomness import Source
 from noiseplan.noise.wide_integers import WideIntegers, joined, wide
 from noiseplan.privacy import Budget, PureDP, zCDP
+from noiseplan.privacy.conversions import lattice_loss
 from noiseplan.privacy.rounding import product_down
 
 if TYPE_CHECKING:
@@ -83,6 +84,11 @@ PURE: Final = {"discrete": "discrete Laplace"}
 SIMULATED: Final = tuple(name for name, kind in NAMED.items() if not kind.exact)
 # Discrete noise of a size far below one has a variance too small for a number; this is above it.
 LEAST_VARIANCE: Final = 1e-200
+# How many times 2ρ the μ² of discrete noise may be, which holds from so many squared steps of its
+# lattice on; where integers are too coarse for that, noise is drawn on multiples of 1/k.
+MOST_LOSS: Final = 1.001
+FINE_VARIANCE: Final = 84.0
+FINEST: Final = 2**12
 # Sizes that are drawn less often than this are drawn side by side, where there are so many of them:
 # each by itself takes longer to begin than to draw.
 _FEW_DRAWS: Final = 1000
@@ -91,6 +97,17 @@ _MANY_SIZES: Final = 24
 
 # Numbers, or integers that 64 bits do not hold.
 Drawn = NDArray[np.number] | WideIntegers
+
+
+def lattice_of(exact: object, law: Law = "gaussian") -> int:
+    """Return how many steps of its lattice noise takes to one; False where it is continuous."""
+    if isinstance(exact, int) and exact in (0, 1):
+        return bool(exact)
+    fine = isinstance(exact, int) and 1 < exact <= FINEST and exact.bit_count() == 1
+    if law != "gaussian" or not fine:
+        raise NoiseError(f"noise is continuous, or on multiples of 1/2^k, not of 1/{exact!r}")
+    assert isinstance(exact, int)  # as was seen
+    return exact
 
 
 @final
@@ -107,7 +124,8 @@ class Noise:
         One for all numbers, or one for each entry along their last axis: the parameter σ² of
         Gaussian noise, the scale b of Laplace noise.
     exact
-        Whether integers are drawn by the exact discrete law, to be added to integers.
+        1 where integers are drawn by the exact discrete law, to be added to integers; k for
+        multiples of 1/k, whose law is nearer to the continuous one; 0 for continuous noise.
 
     Examples
     --------
@@ -119,7 +137,7 @@ class Noise:
 
     law: Law
     size: Array
-    exact: bool = False
+    exact: int = 0
     # What plans call it, and what such noise can do.
     name: str = field(init=False, repr=False)
     kind: Kind = field(init=False, repr=False)
@@ -128,12 +146,12 @@ class Noise:
     # What is measured with it: integers, or numbers.
     dtype: type[np.int64] | type[np.float64] = field(init=False, repr=False)
 
-    def __init__(self, law: Law, size: ArrayLike, exact: bool = False) -> None:
+    def __init__(self, law: Law, size: ArrayLike, exact: int = 0) -> None:
         if law not in LAWS:
             raise NoiseError(f"noise is 'gaussian' or 'laplace', found {law!r}")
         object.__setattr__(self, "law", law)
         object.__setattr__(self, "size", np.atleast_1d(np.asarray(size, dtype=np.float64)))
-        object.__setattr__(self, "exact", exact)
+        object.__setattr__(self, "exact", lattice_of(exact, law))
         name = _NAMES[law, bool(exact)]
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "kind", NAMED[name])
@@ -171,7 +189,11 @@ class Noise:
 
     def floating(self) -> Noise:
         """Continuous noise of the same sizes."""
-        return replace(self, exact=False)
+        return self.on_lattice(False)
+
+    def on_lattice(self, exact: int) -> Noise:
+        """Return noise of the same sizes on multiples of 1/`exact`; continuous for 0."""
+        return Noise(self.law, self.size, exact)
 
     @classmethod
     def choices(cls, budget: Budget) -> tuple[str, str]:
@@ -192,7 +214,7 @@ class Noise:
             return self.nominal
         if self.law == "laplace":
             return np.maximum(discrete_laplace_variance(self.size), LEAST_VARIANCE)
-        found = discrete_gaussian_variance(self.size)
+        found = discrete_gaussian_variance(self.size * self.exact**2) / self.exact**2
         return np.where(self.size > 0, np.maximum(found, LEAST_VARIANCE), found)
 
     @property
@@ -203,13 +225,14 @@ class Noise:
     @property
     def wide(self) -> bool:
         """Whether it is of integers that 64 bits might not hold."""
-        return self.exact and self.law == "gaussian" and self.largest > LARGEST_VARIANCE
+        largest = self.largest * self.exact**2
+        return self.exact > 0 and self.law == "gaussian" and largest > LARGEST_VARIANCE
 
     @property
     def drawable(self) -> bool:
         """Whether it can be drawn, where it is of integers."""
         most = WIDEST_VARIANCE if self.law == "gaussian" else LARGEST_SCALE
-        return not self.exact or self.largest <= most
+        return not self.exact or self.largest * self.exact**2 <= most
 
     def require_drawable(self) -> Noise:
         """The noise; refused if it is too large to be drawn in integers."""
@@ -231,6 +254,19 @@ class Noise:
     def nominal(self) -> Array:
         """σ² or 2b²: the variance of continuous noise of this size."""
         return self.size if self.law == "gaussian" else np.asarray(2.0 * self.size**2)
+
+    @property
+    def lattice_loss(self) -> float:
+        """Return how many times 2ρ its μ² is at most; infinite where no μ is known."""
+        sizes = self.size[self.size > 0]
+        if not self.exact or not len(sizes):
+            return 1.0
+        return lattice_loss(float(sizes.min()) * self.exact**2)
+
+    def finer(self) -> int:
+        """Return the least power of two k for which noise on multiples of 1/k is fine enough."""
+        least = float(self.size[self.size > 0].min(initial=FINE_VARIANCE))
+        return 1 << max(0, math.ceil(math.log2(FINE_VARIANCE / least) / 2))
 
     @property
     def mean_size(self) -> float:
@@ -286,12 +322,18 @@ class Noise:
         return np.where(found > WIDEST_VARIANCE, np.inf, found)
 
     def allowed(self, budget: Budget) -> float:
-        """What a record may cost within a budget, as the noise is scaled: 2ρ, by zCDP for discrete
-        noise and exactly for continuous; or ε."""
+        """Return what a record may cost within a budget, as the noise is scaled: 2ρ, or ε.
+
+        By the exact curve discrete noise costs up to `MOST_LOSS` times 2ρ; that much is kept back.
+        """
         if self.law == "laplace":
             assert isinstance(budget, PureDP)  # as `Kind.budgets` says
             return budget.epsilon
-        return product_down(2.0, budget.zcdp_rho()) if self.exact else budget.gaussian_pcost()
+        if not self.exact:
+            return budget.gaussian_pcost()
+        if isinstance(budget, zCDP):
+            return product_down(2.0, budget.rho)
+        return product_down(budget.gaussian_pcost(), 1 / MOST_LOSS)
 
     # ------------------------------------------------------------------ drawing
 
@@ -317,7 +359,7 @@ class Noise:
 
     def _integers(self, shape: tuple[int, ...], source: Source) -> Drawn:
         """Draws of equal size together, and few draws of many sizes side by side."""
-        distinct, kind = np.unique(self.size, return_inverse=True)
+        distinct, kind = np.unique(self.size * self.exact**2, return_inverse=True)
         if self.wide:
             return _in_limbs(distinct, kind, shape, source)
         gaussian = self.law == "gaussian"
@@ -350,7 +392,7 @@ class Noise:
     def from_brief(cls, saved: Mapping[str, Any]) -> Noise:
         """Undo `brief`."""
         law: Law = "laplace" if saved["laplace"] else "gaussian"
-        return cls(law, float(saved["size"]), bool(saved["integer"]))
+        return cls(law, float(saved["size"]), saved["integer"])
 
     def parts(self) -> Json:
         """Noise of one size, as it is saved."""
@@ -362,10 +404,10 @@ class Noise:
         """Undo `parts`; `whose` noise it is, for the message where two sizes disagree."""
         sigma2, scale, exact = float(content["sigma2"]), content.get("scale"), content["integer"]
         if scale is None:
-            return cls("gaussian", sigma2, bool(exact))
+            return cls("gaussian", sigma2, exact)
         if not (float(scale) > 0 and 2 * float(scale) ** 2 == sigma2):
             raise StorageError(f"{whose} Laplace noise has a scale that is not its own")
-        return cls("laplace", float(scale), bool(exact))
+        return cls("laplace", float(scale), exact)
 
 
 def _in_limbs(

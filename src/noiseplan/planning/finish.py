@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.cost import with_mu2
 from noiseplan.mechanisms.price import require_formula
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.objectives import Objective
@@ -19,6 +20,7 @@ def finish(problem: Problem, candidate: Candidate) -> Plan:
 
     What it costs is worked out once more from what is measured, whatever the planner says.
     """
+    candidate = replace(candidate, privacy=with_mu2(candidate.privacy, [candidate.mechanism]))
     require_sound(problem, candidate)
     require_formula(candidate.mechanism, candidate.privacy, int(problem.max_rows))
     made = finish_stated(candidate, problem.goal, problem.drawn.name, int(problem.max_rows))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 from noiseplan.errors import PlanError, remedy, setting
+from noiseplan.mechanisms.cost import with_mu2
 from noiseplan.noise.law import Law
 from noiseplan.planning import limits
-from noiseplan.planning.candidate import ASKED, Candidate, Planner
-from noiseplan.planning.finish import finish, require_sound
+from noiseplan.planning.candidate import ASKED, Candidate, Planner, reached
+from noiseplan.planning.finish import finish
 from noiseplan.planning.least_cost import least_cost, least_epsilon
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
 from noiseplan.planning.objectives import (
@@ -46,7 +47,8 @@ from noiseplan.planning.reductions import (
     Unweighted,
 )
 from noiseplan.planning.smaller_domain import few_groups, smaller
-from noiseplan.privacy import Budget, Neighbours, PureDP
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
 from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Query, Workload
 from noiseplan.queries.workload import as_workload
@@ -310,7 +312,28 @@ def plan(
         problem = Targets().forward(problem)
     if isinstance(problem.goal, RMSE):
         problem = Unweighted().forward(problem)
-    return finish(problem, FAMILIES[problem.drawn.law].planned(problem))
+    return finish(problem, by_exact_curve(problem))
+
+
+def by_exact_curve(problem: Problem) -> Candidate:
+    """Return what the planner proposes, with noise fine enough for the exact curve of the budget.
+
+    (ε, δ) and GDP budgets are spent by μ² ≤ ℓ·2ρ with the lattice loss ℓ ≤ `MOST_LOSS`. Where
+    integers are too coarse for that, noise is drawn on multiples of 1/k. Where there is hardly any
+    noise, integers by zCDP may be better: then both are planned.
+    """
+    family, limit = FAMILIES[problem.drawn.law], problem.budget
+    found = family.planned(problem)
+    if not problem.integer or not isinstance(limit, ApproxDP | GDP):
+        return found
+    if not with_mu2(found.privacy, [found.mechanism]).within(limit):
+        mechanism = found.mechanism.on_lattice(found.mechanism.noise.finer())
+        figures = RowFigures(problem.design, mechanism)
+        found = replace(found, mechanism=mechanism, figures=figures)
+    if not problem.faint or isinstance(limit, GDP):
+        return found
+    coarse = family.planned(replace(problem, budget=zCDP(limit.zcdp_rho())))
+    return min(found, coarse, key=lambda each: reached(problem, each))
 
 
 def over_classes(problem: Problem, planner: Planner) -> Candidate:
@@ -329,7 +352,7 @@ def over_classes(problem: Problem, planner: Planner) -> Candidate:
     small = found.forward(problem)
     _require(planner.refuses(small))
     candidate = planner.solve(small)
-    require_sound(small, candidate)
+    candidate.figures.require_answers(candidate.mechanism)
     return found.back(candidate)
 
 

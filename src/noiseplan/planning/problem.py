@@ -102,7 +102,7 @@ class Problem:
     @property
     def integer(self) -> bool:
         """Whether integers are measured, with exact discrete noise."""
-        return self.drawn.exact
+        return self.drawn.exact > 0
 
     @cached_property
     def numbers(self) -> Numbers:

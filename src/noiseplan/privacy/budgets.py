@@ -46,8 +46,6 @@ class Budget(ABC):
     def zcdp_rho(self) -> float:
         """The largest ρ for which every ρ-zCDP mechanism is within the budget, rounded down.
 
-        This is what discrete Gaussian noise may spend: its guarantee is zCDP.
-
         Raises
         ------
         BudgetError
@@ -180,10 +178,8 @@ class GDP(Budget):
         same = text_down(product_down(self.mu, self.mu) / 2)
         raise BudgetError(
             remedy("argument", f"GDP(mu={text_of(self.mu)})", f"gdp = {text_of(self.mu)}")
-            + " cannot be met by noise whose guarantee is zCDP (discrete Gaussian): no zCDP bound "
-            "implies a GDP bound. Plan with "
-            + remedy("setting", 'noise="gaussian"', "noise", "gaussian")
-            + ", or state the budget as zCDP, for example "
+            + " cannot be met where zCDP is all that is known: no zCDP bound implies a GDP bound. "
+            "State the budget as zCDP, for example "
             + remedy("zCDP budget", f"zCDP(rho={same})", same)
         )
 

@@ -4,11 +4,13 @@ The currency inside noiseplan is the privacy cost of a linear Gaussian mechanism
 
     pcost = largest diagonal entry of BᵀΣ⁻¹B = 2ρ = μ²,
 
-which is μ-GDP exactly and ρ-zCDP. Two laws turn it into (ε, δ):
+which is μ-GDP exactly and ρ-zCDP. Two laws turn it into (ε, δ), and two more numbers into μ:
 
 * `gaussian_*`: the exact curve of the continuous Gaussian (for a vector release too);
 * `zcdp_*`: the tightest known curve implied by ρ-zCDP alone, which covers discrete Gaussian noise;
-* `discrete_gaussian_*`: the curve of the continuous Gaussian for discrete noise added to integers.
+* `lattice_loss`: by how much pcost grows where the noise is discrete Gaussian noise on integers,
+  which then has the curve of the continuous Gaussian too;
+* `pure_mu2`: pure differential privacy as μ-GDP.
 
 Rounding. `*_delta` and `*_epsilon` never return less than the truth, `gaussian_pcost` and
 `zcdp_rho` never more. Only `*_delta` needs an error analysis (below): the others search for
@@ -222,42 +224,107 @@ def discrete_gaussian_epsilon(distance: int, variance: Fraction, delta: float) -
 
     Notes
     -----
-    Draw y from N(0, σ² − s²), then an integer x with chances in proportion to exp(−(x − y)²/2s²).
-    The densities of y and of x − y convolve to that of N(0, σ²), and by Poisson summation the
-    chances of x given y add up to √(2π) s (1 ± η), η = 2 exp(−2π²s²) and smaller terms. So x has
-    the discrete Gaussian law up to a factor e^{±3η}. Made of a + y for integers a, it is a + x:
-    noisy integers are made of the same integers with *continuous* noise of variance σ² − s², at
-    whose ε and δ they are private up to e^{±3kη} for k numbers. At s² = 4 that is 3·10⁻³⁴ k, far
-    less than the one step by which the result is rounded up.
-
-    References
-    ----------
-    Peikert, *An efficient and parallel Gaussian sampler for lattices* (2010), Theorem 3.1, for the
-    convolution.
+    The better of two proofs: noise on the integers is μ-GDP with μ² = ‖a − b‖²/σ²_eff
+    (`lattice_loss`), and ρ-zCDP with ρ = ‖a − b‖²/2σ² (Canonne, Kamath and Steinke 2020).
 
     Examples
     --------
     >>> round(discrete_gaussian_epsilon(10**6, Fraction(10**6), 1e-10), 6), 6.547924
-    (6.547938, 6.547924)
+    (6.547924, 6.547924)
     """
     implied = zcdp_epsilon(fraction_up(distance / (2 * variance)), delta)
-    if variance <= SMOOTHING:
+    effective = lattice_variance(variance)
+    if not effective:
         return implied
-    pcost = fraction_up(distance / (variance - SMOOTHING))
-    exact = _epsilon(plain_gaussian_curve, "pcost", pcost, delta, rho_per_cost=0.5)
-    return min(implied, up(exact))
+    pcost = fraction_up(distance / effective)
+    return min(implied, _epsilon(plain_gaussian_curve, "pcost", pcost, delta, rho_per_cost=0.5))
 
 
 def discrete_gaussian_variance(distance: int, epsilon: float, delta: float) -> Fraction:
     """σ² at which `discrete_gaussian_epsilon` is at most ε, hardly more than needed."""
     pcost = _cost(plain_gaussian_curve, epsilon * (1 - SPARE), delta)
-    return Fraction(fraction_up(distance / Fraction(pcost) + SMOOTHING))
+    return max(Fraction(fraction_up(distance / Fraction(pcost) + MOST_LOST)), JUST_PROVED)
+
+
+# ---------------------------------------------------------------------- as Gaussian DP
+
+
+def lattice_variance(variance: Fraction) -> Fraction:
+    """Return σ²_eff ≤ (σ² + √(σ⁴ − σ²/3))/2, rounded down; 0 up to σ² = 1/3.
+
+    Discrete Gaussian noise of parameter σ² on an integer that changes by d is (d/σ_eff)-GDP, as
+    continuous noise of the variance σ²_eff is: see "Discrete noise has the exact curve" in
+    docs/how-it-works.md. Between σ² − 1/6 and σ² − 1/12.
+
+    Examples
+    --------
+    >>> float(lattice_variance(Fraction(1))), lattice_variance(Fraction(1, 3))
+    (0.908248290463863, Fraction(0, 1))
+    """
+    square = variance * variance - variance / 3
+    if square <= 0:
+        return Fraction(0)
+    bits = max(0, 80 - (square.numerator.bit_length() - square.denominator.bit_length()) // 2)
+    root = math.isqrt((square.numerator << (2 * bits)) // square.denominator)
+    return (variance + Fraction(root, 1 << bits)) / 2
+
+
+def lattice_loss(variance: float) -> float:
+    """Return σ²/σ²_eff, rounded up: μ² of discrete noise is at most so many times 2ρ.
+
+    It falls as σ² grows, so the least σ² of a mechanism gives a factor for all of its numbers.
+    Infinite up to σ² = 1/3, where nothing is proved by this formula.
+
+    Examples
+    --------
+    >>> lattice_loss(84.0) < 1.001, lattice_loss(1.0), lattice_loss(0.3)
+    (True, 1.101020514433644, inf)
+    """
+    if variance == math.inf:
+        return 1.0
+    effective = lattice_variance(Fraction(variance))
+    return fraction_up(Fraction(variance) / effective) if effective else math.inf
+
+
+def pure_mu2(epsilon: float) -> float:
+    """Return μ², rounded up, for which ε-differential privacy implies μ-GDP.
+
+    Notes
+    -----
+    μ = 2Φ⁻¹(e^ε/(1 + e^ε)): the trade-off function of ε-DP touches that of μ-GDP at the corner
+    1/(1 + e^ε). It is found as the smallest μ² at which Φ(−μ/2) ≤ 1/(1 + e^ε), rounded outward.
+
+    References
+    ----------
+    Dong, Roth and Su, *Gaussian differential privacy* (2022).
+
+    Examples
+    --------
+    >>> round(pure_mu2(1.0), 6), pure_mu2(0.0)
+    (1.517911, 0.0)
+    """
+    epsilon = checked_cost("epsilon", epsilon)
+    if epsilon == 0 or epsilon > 700:
+        return 0.0 if epsilon == 0 else math.inf
+    corner = 1 / (1 + math.exp(epsilon))
+
+    def holds(mu2: float) -> bool:
+        root = math.sqrt(mu2)
+        # ½ − Φ(−μ/2) = erf(μ/√8)/2, without the difference of numbers near ½.
+        if epsilon < 1:
+            least = math.tanh(epsilon / 2) / 2 * (1 + MARGIN * EPS)
+            return math.erf(root / math.sqrt(8)) / 2 * (1 - MARGIN * EPS) >= least
+        tail = math.erfc(root / math.sqrt(8)) / 2 * (1 + MARGIN * EPS * (1 + mu2))
+        return tail <= corner * (1 - MARGIN * EPS * (1 + epsilon))
+
+    return _smallest(holds, 1.6 * epsilon * epsilon)
 
 
 Curve = Callable[[float, float], float]  # (cost, ε) ↦ δ rounded up; rises in cost, falls in ε
 LARGEST: Final = sys.float_info.max
-# s²: what smoothes discrete noise to continuous noise; and what rounding may cost of ε, at most.
-SMOOTHING: Final = 4
+# σ² − σ²_eff is at most this; and what rounding may cost of ε, at most.
+MOST_LOST: Final = Fraction(1, 6)
+JUST_PROVED: Final = Fraction(1, 3) + Fraction(1, 2**20)
 SPARE: Final = 1e-10
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import inf, isfinite
 from typing import Any, Final, Literal, final, get_args
 
 from noiseplan.errors import BudgetError
@@ -11,11 +13,13 @@ from noiseplan.privacy.budgets import ApproxDP, Budget, Law
 from noiseplan.privacy.conversions import (
     gaussian_delta,
     gaussian_epsilon,
+    pure_mu2,
     zcdp_delta,
     zcdp_epsilon,
 )
 from noiseplan.privacy.rounding import (
     checked_cost,
+    fraction_up,
     product_up,
     sqrt_up,
     sum_up,
@@ -29,6 +33,7 @@ SHOWN_DELTA: Final = 1e-9  # at which ε is shown where there is room for one
 SHOWN_DELTAS: Final = (1e-6, SHOWN_DELTA, 1e-12)
 CONVERSION: Final = {
     "gaussian": "the exact curve of the Gaussian mechanism",
+    "discrete": "the exact curve of the Gaussian mechanism, which noise on integers has too",
     "zcdp": "the tight conversion from zCDP (Canonne, Kamath and Steinke 2020)",
     "pure": "pure DP, or by the conversion from the zCDP it implies where that is less",
 }
@@ -56,10 +61,8 @@ class _Accounting:
     delta: Callable[[Guarantee, float], float]
     epsilon: Callable[[Guarantee, float], float]
     within: Callable[[Guarantee, Budget], bool]
-    allowed: Callable[[Budget], float]  # the largest cost that a budget admits
     promises: tuple[Law, ...]  # what may be said of noise of which this is known
     together: Law = "zcdp"  # what is known of several releases of which this is known
-    known_mu: bool = False  # whether μ is one of GDP
     laplace: bool = False  # whether the noise is Laplace noise
     power: int = 2
     amount: Callable[[Guarantee], float] = lambda known: known.pcost
@@ -71,10 +74,19 @@ class _Accounting:
 
 _ZCDP: Final = _Accounting(
     made=lambda amount, neighbours: Guarantee(amount, "zcdp", neighbours),
-    delta=lambda known, epsilon: zcdp_delta(known.rho, epsilon),
-    epsilon=lambda known, delta: zcdp_epsilon(known.rho, delta),
-    within=lambda known, budget: known.rho <= budget.zcdp_rho(),
-    allowed=lambda budget: 2 * budget.zcdp_rho(),
+    # The better of both proofs: each holds for everything that this is the guarantee of.
+    delta=lambda known, epsilon: min(
+        zcdp_delta(known.rho, epsilon),
+        1.0 if known.mu2 is None else gaussian_delta(known.mu2, epsilon),
+    ),
+    epsilon=lambda known, delta: min(
+        zcdp_epsilon(known.rho, delta),
+        inf if known.mu2 is None else gaussian_epsilon(known.mu2, delta),
+    ),
+    within=lambda known, budget: (
+        (known.mu2 is not None and known.mu2 <= budget.gaussian_pcost())
+        or known.rho <= budget.zcdp_rho()
+    ),
     promises=("zcdp",),
 )
 _ACCOUNTING: Final[dict[Law, _Accounting]] = {
@@ -83,10 +95,8 @@ _ACCOUNTING: Final[dict[Law, _Accounting]] = {
         delta=lambda known, epsilon: gaussian_delta(known.pcost, epsilon),
         epsilon=lambda known, delta: gaussian_epsilon(known.pcost, delta),
         within=lambda known, budget: known.pcost <= budget.gaussian_pcost(),
-        allowed=lambda budget: budget.gaussian_pcost(),
         promises=("gaussian", "zcdp"),
         together="gaussian",
-        known_mu=True,
     ),
     "zcdp": _ZCDP,
     # δ = 0 is within any δ; and it implies zCDP, by which ε at some δ may be less.
@@ -99,7 +109,6 @@ _ACCOUNTING: Final[dict[Law, _Accounting]] = {
         within=lambda known, budget: (
             known.amount <= budget.own_epsilon or _ZCDP.within(known, budget)
         ),
-        allowed=_ZCDP.allowed,
         promises=("pure",),
         laplace=True,
         power=1,
@@ -122,11 +131,16 @@ class Guarantee:
         Privacy cost 2ρ = μ², at least 0 (nothing is learnt); infinity means no protection.
     law
         What is known of the noise. `"gaussian"`: continuous Gaussian, hence μ-GDP, and δ(ε) is
-        exact. `"zcdp"`: only ρ-zCDP is known (discrete Gaussian), and δ(ε) is what zCDP implies.
-        `"pure"`: ε-DP with δ = 0 (Laplace), which is ε²/2-zCDP; made by `Guarantee.pure(epsilon)`.
+        exact. `"zcdp"`: ρ-zCDP (discrete Gaussian), and δ(ε) is what zCDP implies, or the curve of
+        `mu2` where that is known and less. `"pure"`: ε-DP with δ = 0 (Laplace), which is
+        ε²/2-zCDP; made by `Guarantee.pure(epsilon)`.
     neighbours
         Which data sets must look alike: those that differ by adding or removing one record, or by
         replacing one.
+    mu2
+        μ² where μ-GDP is known as well: of discrete Gaussian noise a little more than `pcost`
+        (`noiseplan.privacy.conversions.lattice_loss`); None where zCDP is all that is known. The
+        other laws set it themselves.
 
     Examples
     --------
@@ -135,6 +149,8 @@ class Guarantee:
     (0.5, 1.0, 6.547924)
     >>> round(Guarantee(1.0, law="zcdp").epsilon(1e-10), 6)
     6.839329
+    >>> round(Guarantee(1.0, law="zcdp", mu2=1.0001).epsilon(1e-10), 6)
+    6.548265
     """
 
     pcost: float
@@ -144,6 +160,7 @@ class Guarantee:
     pure_epsilon: float | None = field(default=None, repr=False)
     # Whose records neighbours differ by, in a word; None: each record stands for itself.
     whose: str | None = field(default=None, repr=False, compare=False)
+    mu2: float | None = field(default=None, repr=False, compare=False)
     # What adds up over releases: ε of pure DP, else 2ρ. Of a person with k records it is k^power
     # times as much: k ε, or 2ρ k².
     amount: float = field(init=False, repr=False, compare=False)
@@ -161,11 +178,28 @@ class Guarantee:
                 raise BudgetError(f"Guarantee: {name} must be {choices}; got {found!r}")
         if (self.law == "pure") != (self.pure_epsilon is not None):
             raise BudgetError("a guarantee of pure DP is written Guarantee.pure(epsilon=1.0)")
+        object.__setattr__(self, "mu2", self._known_mu2())
         known = _ACCOUNTING[self.law]
         object.__setattr__(self, "amount", known.amount(self))
         object.__setattr__(self, "power", known.power)
         object.__setattr__(self, "laplace", known.laplace)
         object.__setattr__(self, "own_figures", known.own_figures(self))
+
+    def _known_mu2(self) -> float | None:
+        """Return μ² by the law; that of discrete noise is stated, and never below 2ρ."""
+        if self.law == "gaussian":
+            return self.pcost
+        if self.law == "pure":
+            return pure_mu2(self.pure_epsilon or 0.0)
+        if self.mu2 is None:
+            return None
+        stated = checked_cost("Guarantee: mu2", self.mu2)
+        if stated < self.pcost:
+            raise BudgetError(
+                f"Guarantee: mu2 of discrete noise is at least pcost; got mu2 = {stated!r} and "
+                f"pcost = {self.pcost!r}"
+            )
+        return stated
 
     @classmethod
     def pure(cls, epsilon: float, neighbours: Neighbours = "add-remove") -> Guarantee:
@@ -186,8 +220,12 @@ class Guarantee:
         return _ACCOUNTING[law].made(amount, neighbours)
 
     def at(self, amount: float) -> Guarantee:
-        """The same of another amount."""
-        return replace(Guarantee.of(self.law, amount, self.neighbours), whose=self.whose)
+        """The same of another amount; μ² grows as the amount does, rounded up."""
+        found = replace(Guarantee.of(self.law, amount, self.neighbours), whose=self.whose)
+        if self.law != "zcdp" or self.mu2 is None or not isfinite(amount) or not self.pcost:
+            return found
+        grown = fraction_up(Fraction(self.mu2) * Fraction(amount) / Fraction(self.pcost))
+        return replace(found, mu2=max(grown, amount))
 
     @property
     def shown_epsilon(self) -> float:
@@ -205,12 +243,13 @@ class Guarantee:
         such an interval. So K(t) − t(t − 1)ε²/8 is concave and vanishes at 0 and 1; it is not
         positive beyond, and D_α = K(α)/(α − 1) ≤ αε²/8 (Dong and others 2020).
         """
-        return self.at(_ACCOUNTING[self.law].of_range(epsilon))
+        return replace(self.at(_ACCOUNTING[self.law].of_range(epsilon)), mu2=None)
 
     @property
     def as_zcdp(self) -> Guarantee:
         """The same known by zCDP alone; a guarantee of zCDP or GDP stays what it is."""
-        return replace(self, law=_ACCOUNTING[self.law].together, pure_epsilon=None)
+        known = None if self.law == "pure" else self.mu2
+        return replace(self, law=_ACCOUNTING[self.law].together, pure_epsilon=None, mu2=known)
 
     @property
     def rho(self) -> float:
@@ -219,12 +258,12 @@ class Guarantee:
 
     @property
     def mu(self) -> float:
-        """The parameter μ = √pcost.
+        """The parameter μ of Gaussian differential privacy.
 
-        With the law `"gaussian"` the mechanism is μ-GDP. With the others that is not known, and
-        μ = √(2ρ) is that of the Gaussian mechanism with the same zCDP.
+        Of pure DP, and where zCDP is all that is known, it is √(2ρ), that of the Gaussian mechanism
+        with the same zCDP.
         """
-        return sqrt_up(self.pcost)
+        return sqrt_up(self.pcost) if self.law == "pure" or self.mu2 is None else sqrt_up(self.mu2)
 
     def delta(self, epsilon: float) -> float:
         """The δ at which the mechanism is (ε, δ)-differentially private.
@@ -308,10 +347,15 @@ class Guarantee:
                     f"{other.whose or 'record'} do not compose; plan every release for the same"
                 )
         laws = {each.law for each in everything}
-        if len(laws) == 1:
+        if laws == {"pure"}:
             return self.at(sum_up(each.amount for each in everything))
         costs = sum_up(each.pcost for each in everything)
-        return Guarantee(costs, joint_law(laws), self.neighbours, whose=self.whose)
+        known = [each.mu2 for each in everything if each.mu2 is not None]
+        mu2 = sum_up(known) if len(known) == len(everything) else None
+        law = joint_law(laws)
+        if law == "gaussian" or (mu2 is not None and mu2 < costs):  # of much pure DP
+            mu2 = None if law == "gaussian" else costs
+        return Guarantee(costs, law, self.neighbours, whose=self.whose, mu2=mu2)
 
     def describe(self) -> str:
         """The guarantee in words and in several currencies, numbers rounded up.
@@ -326,6 +370,7 @@ class Guarantee:
         Neighbouring data sets differ by adding or removing one record.
         """
         mu, known = text_up(self.mu), known_mu(self) is not None
+        conversion = CONVERSION["discrete" if self.law == "zcdp" and known else self.law]
         pairs = ", ".join(
             f"ε = {text_up(self.epsilon(delta))} at δ = {text_up(delta)}" for delta in SHOWN_DELTAS
         )
@@ -336,7 +381,7 @@ class Guarantee:
                 f"zCDP: ρ = {text_up(self.rho)}",
                 f"GDP: μ = {mu}" if known else f"GDP: none (Gaussian of the same ρ: μ = {mu})",
                 f"approximate DP: {pairs}",
-                f"ε by {CONVERSION[self.law]}.",
+                f"ε by {conversion}.",
                 f"Neighbouring data sets differ {said[self.neighbours].format(self.whose)}.",
             ]
         )
@@ -347,6 +392,8 @@ class Guarantee:
         """As it is saved; numbers as text: infinity, of unknown privacy, is no JSON number."""
         own = {name.removeprefix("pure_"): repr(x) for name, x in self.own_figures.items()}
         stated = {"pcost": repr(self.pcost), "law": self.law, "neighbours": self.neighbours}
+        if self.law == "zcdp" and self.mu2 is not None:
+            own["mu2"] = repr(self.mu2)
         return {**stated, **own}
 
     @classmethod
@@ -354,7 +401,8 @@ class Guarantee:
         """Undo `parts`."""
         if saved["law"] == "pure":
             return cls.pure(float(saved["epsilon"]), saved["neighbours"])
-        return cls(float(saved["pcost"]), saved["law"], saved["neighbours"])
+        mu2 = float(saved["mu2"]) if "mu2" in saved else None
+        return cls(float(saved["pcost"]), saved["law"], saved["neighbours"], mu2=mu2)
 
 
 def joint_law(laws: Iterable[Law]) -> Law:
@@ -364,23 +412,12 @@ def joint_law(laws: Iterable[Law]) -> Law:
 
 
 def known_mu(guarantee: Guarantee) -> float | None:
-    """μ, rounded up, where the mechanism is known to be μ-GDP."""
-    return guarantee.mu if _ACCOUNTING[guarantee.law].known_mu else None
-
-
-def largest_cost(law: Law, budget: Budget) -> float:
-    """2ρ that a budget admits of what is known by this law."""
-    return _ACCOUNTING[law].allowed(budget)
-
-
-def limit_of(law: Law, curve: float, implied: float | None) -> float | None:
-    """The limit that holds: that by the exact curve where it is known, else what zCDP implies."""
-    return curve if _ACCOUNTING[law].known_mu else implied
+    """μ, rounded up, where Gaussian noise is known to be μ-GDP."""
+    return None if guarantee.law == "pure" or guarantee.mu2 is None else guarantee.mu
 
 
 def may_promise(known: Law, stated: Law) -> bool:
-    """Whether what is known of noise covers what is said of it: discrete noise is not known to have
-    the curve of the continuous one, and pure DP is a promise of its own."""
+    """Return whether what is known of noise covers what is stated of it."""
     return stated in _ACCOUNTING[known].promises
 
 

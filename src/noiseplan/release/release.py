@@ -400,6 +400,6 @@ def make_release(
     choice = getattr(source, "choice", None)
     whose = whose_records(data, person)
     with admission.charged(whose) as recorded, measuring as advance:
-        measured = plan.mechanism.measure(source.marginals, admission.sampler, advance)
+        measured = plan.mechanism.measured_on_lattice(source.marginals, admission.sampler, advance)
     made = Provenance.of(admission.sampler, recorded)
     return Release(plan, measured, made, source.origin, choice)

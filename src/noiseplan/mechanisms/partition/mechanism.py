@@ -200,7 +200,7 @@ class PartitionMechanism(Mechanism):
     def covariance(self, query: Query, other: Query) -> Array:
         raise DependsOnData
 
-    def floating(self) -> Mechanism:
+    def on_lattice(self, exact: int) -> Mechanism:
         raise DependsOnData
 
     def parts(self) -> tuple[Json, Arrays]:

@@ -18,9 +18,10 @@ from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.same_rows import with_variances_times
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.noise.law import MOST_LOSS
 from noiseplan.planning.objectives import ConvexLoss
 from noiseplan.planning.plan import Plan
-from noiseplan.privacy import zCDP
+from noiseplan.privacy import Budget, zCDP
 from noiseplan.privacy.rounding import text_down
 
 STEPS: Final = 14
@@ -30,13 +31,20 @@ ROUNDING: Final = 1e-6
 NEARLY: Final = 1e-6  # of the room: what may be left of it
 
 
-def budget_that_fits(plan: Plan, have: Mechanism, family: Family[Any], room: float) -> zCDP | None:
-    """The budget of a plan like this one of which ρ = `room` pays for what `have` does not tell.
+def budget_that_fits(
+    plan: Plan, have: Mechanism, family: Family[Any], left: Budget | None
+) -> tuple[str, str] | None:
+    """Return the budget of a plan like this one of which `left` pays for what `have` does not tell.
 
-    None where other budgets would share noise in other ways (targets, losses of one's own), where
-    nothing is known of the mechanism with other noise, and where what fits would measure nothing.
+    As a call and as a line of a study. None where other budgets would share noise in other ways
+    (targets, losses of one's own), where nothing is known of the mechanism with other noise, and
+    where what fits would measure nothing.
     """
     whole = plan.privacy.rho
+    if left is None:
+        return None
+    by_zcdp = isinstance(left, zCDP)
+    room = left.gaussian_pcost() / 2 / (1.0 if by_zcdp else MOST_LOSS)
     if plan.targets is not None or isinstance(plan.objective, ConvexLoss):
         return None
 
@@ -44,10 +52,13 @@ def budget_that_fits(plan: Plan, have: Mechanism, family: Family[Any], room: flo
         return _cost_of_rest(plan, have, family, share) + ROUNDING * whole
 
     share = _largest_share(cost, room)
-    budget = zCDP(float(text_down(share * whole))) if share > 0 else None
-    if budget is None or not ROUNDING * whole < cost(budget.rho / whole) <= room:
+    rho = float(text_down(share * whole)) if share > 0 else 0.0
+    if not rho or not ROUNDING * whole < cost(rho / whole) <= room:
         return None
-    return budget
+    if by_zcdp:
+        return f"zCDP({text_down(rho)})", f"zcdp = {text_down(rho)}"
+    mu = text_down(math.sqrt(2 * rho * MOST_LOSS))
+    return f"GDP({mu})", f"gdp = {mu}"
 
 
 def _cost_of_rest(plan: Plan, have: Mechanism, family: Family[Any], share: float) -> float:

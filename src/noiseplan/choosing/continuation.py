@@ -192,7 +192,7 @@ class Continuation:
         What is left in the ledger pays for the rest of a plan, and is no budget of the whole: the
         earlier release often tells all that a plan within it would.
         """
-        whole = budget_that_fits(self.plan, self.earlier.plan.mechanism, self.family, error.left)
+        whole = budget_that_fits(self.plan, self.earlier.plan.mechanism, self.family, error.fits)
         return error.told_for_rest_of(self.plan.budget, whole)
 
     def _require_the_same_people(self, data: object, person: str | None) -> None:

@@ -1,77 +1,69 @@
-"""What a dataset may spend, what it has spent and what is left: all of the accounting."""
+"""What a dataset may spend, what it has spent and what is left: all of the accounting.
+
+Three rules add up the costs of releases, each chosen with knowledge of the earlier ones:
+
+zcdp    Σ 2ρ ≤ 2ρ of the budget. Every release has a ρ (Bun and Steinke 2016).
+curve   Σ μ² ≤ M. Releases that are known to be μ-GDP: Gaussian noise, continuous or discrete, and
+        pure DP (`noiseplan.privacy.conversions`). Everything together is then √M-GDP, also where
+        later releases are chosen by what earlier ones showed.
+aside   Σ ε ≤ ε of the budget, for releases of pure DP before the first of another kind.
+
+A budget in zCDP goes by the first, one in GDP by the second. A budget in (ε, δ) begins aside. Its
+first release that is not of pure DP closes this: with E spent aside, (ε − E, δ) is left, and from
+then on everything adds up by the curve to M = the largest μ² within (ε − E, δ), or by zCDP where no
+μ is known of that release. What happened before multiplies no probability by more than e^E, and
+whatever it showed, the rest is (ε − E, δ)-DP; so both together are (ε, δ)-DP. The rule is never
+chosen again: whoever may take the better of two rules by what a release has shown can spend up to
+1.6 times δ. docs/ledger.md has the proofs.
+"""
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import final
+from math import inf, isqrt
+from typing import Final, Literal, final
 
 from noiseplan.errors import BudgetError, remedy
-from noiseplan.ledger.currencies import CURRENCIES
-from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
-from noiseplan.privacy.guarantee import joint_law, limit_of
+from noiseplan.privacy import (
+    GDP,
+    ApproxDP,
+    Budget,
+    Guarantee,
+    Neighbours,
+    PureDP,
+    gaussian_epsilon,
+    gaussian_pcost,
+    zCDP,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from noiseplan.privacy.conversions import pure_mu2
 from noiseplan.privacy.people import PERSON, unit_text
 from noiseplan.privacy.rounding import (
+    down,
     fraction_down,
     fraction_up,
-    product_down,
+    sqrt_down,
+    sqrt_up,
     text_down,
     text_up,
 )
 
+Rule = Literal["aside", "curve", "zcdp"]
+# A plan by the exact curve keeps back one part in a thousand (`noiseplan.noise.law`).
+KEPT_BACK: Final = 1.1e-3
+
 
 @final
 @dataclass(frozen=True)
-class Limits:
-    """The largest total pcost within a budget, by what is known of the noise; rounded down.
+class Spent:
+    """What was spent, in exact sums, each of everything that is added up by it."""
 
-    A ledger keeps these numbers beside the budget. The same history is then judged by the same
-    numbers on every machine, though a conversion from (ε, δ) may differ there in its last digit.
-
-    Parameters
-    ----------
-    gaussian
-        If every release is continuous Gaussian.
-    zcdp
-        If some release is only known to be zCDP; None where that cannot be shown to fit (GDP).
-
-    Examples
-    --------
-    >>> from noiseplan.privacy import GDP, zCDP
-    >>> Limits.of(zCDP(0.5)), Limits.of(GDP(1.5))
-    (Limits(gaussian=1.0, zcdp=1.0), Limits(gaussian=2.25, zcdp=None))
-    """
-
-    gaussian: float
-    zcdp: float | None
-
-    @classmethod
-    def of(cls, budget: Budget) -> Limits:
-        """What the budget admits."""
-        if not isinstance(budget, zCDP | GDP | ApproxDP):
-            raise BudgetError(
-                f"a ledger keeps budgets in zCDP, GDP or ApproxDP; got {budget!r}. Pure ε-DP "
-                f"implies ρ = ε²/2: " + remedy("state zCDP", "state the budget as zCDP(rho=…)")
-            )
-        zcdp = None
-        if not isinstance(budget, GDP):
-            zcdp = _finite(product_down(2.0, budget.zcdp_rho()))
-        return cls(_finite(budget.gaussian_pcost()), zcdp)
-
-    def limit(self, law: Law) -> float | None:
-        """The limit on the total if its law is this one."""
-        return limit_of(law, self.gaussian, self.zcdp)
-
-    def admitted_by(self, budget: Budget) -> bool:
-        """Whether they are those of the budget, up to the last digits of a conversion."""
-        mine, most = (self.gaussian, self.zcdp), Limits.of(budget)
-        pairs = zip(mine, (most.gaussian, most.zcdp), strict=True)
-        return all(
-            (a is None) == (b is None) and (a or 0.0) <= (b or 0.0) * (1 + 1e-9) for a, b in pairs
-        )
+    aside: Fraction = Fraction(0)  # ε of pure DP, before the rule was another
+    total: Fraction = Fraction(0)  # μ² or 2ρ since then, by the rule
+    rho2: Fraction = Fraction(0)  # 2ρ of everything
 
 
 @final
@@ -83,16 +75,18 @@ class Balance:
     ----------
     dataset
         Its name in the ledger.
-    budget, limits
-        The budget in its owner's currency, and the largest total cost within it.
+    budget
+        In its owner's currency.
+    rule
+        How the next release is added up; see the head of this module.
+    limit
+        The largest total by this rule; None for `"aside"`.
     neighbours
         What "one record" means for this budget: `"add-remove"` or `"replace"`.
     note
         What was said of the dataset when it was opened.
-    total
-        The exact sum of the privacy costs 2ρ = μ² of all entries, failed ones included.
-    law
-        `"gaussian"` while every entry is continuous Gaussian, `"zcdp"` from the first that is not.
+    sums
+        The exact sums of the costs of all entries, failed ones included.
     entries
         How many releases were charged.
     max_rows
@@ -117,13 +111,9 @@ class Balance:
     Notes
     -----
     A cost for k records of a person is one for b of them, taken in ⌈b/k⌉ steps of k: by group
-    privacy ρ grows with the square of the number of steps (Bun and Steinke 2016, Proposition 1.9),
-    and so does μ² (Dong, Roth and Su 2022, Theorem 2.14). Without a bound on what one person has in
-    the data no such number is known: a release for one record has counted all of them.
-
-    Costs add: Gaussian mechanisms compose exactly in μ² (Dong, Roth and Su 2022), zCDP mechanisms
-    in ρ (Bun and Steinke 2016), also when a release is planned after seeing earlier ones. A
-    Gaussian mechanism is zCDP as well, so a mixture is counted in ρ.
+    privacy ε grows with the number of steps, and ρ and μ² with its square (Bun and Steinke 2016,
+    Proposition 1.9; Dong, Roth and Su 2022, Theorem 2.14). Without a bound on what one person has
+    in the data no such number is known: a release for one record has counted all of them.
 
     Examples
     --------
@@ -142,11 +132,11 @@ class Balance:
 
     dataset: str
     budget: Budget
-    limits: Limits
+    rule: Rule
+    limit: float | None
     neighbours: Neighbours = "add-remove"
     note: str = ""
-    total: Fraction = Fraction(0)
-    law: Law = "gaussian"
+    sums: Spent = Spent()
     entries: int = 0
     max_rows: int | None = None
     bound: int | None = None
@@ -155,81 +145,173 @@ class Balance:
     units: tuple[str, ...] = ()
 
     @classmethod
-    def opened(cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove") -> Balance:
-        """The balance of a dataset that has spent nothing."""
-        return cls(dataset, budget, Limits.of(budget), neighbours)
+    def opened(
+        cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove", note: str = ""
+    ) -> Balance:
+        """Return the balance of a dataset that has spent nothing."""
+        match budget:
+            case zCDP() | GDP():
+                rule: Rule = "zcdp" if isinstance(budget, zCDP) else "curve"
+                return cls(dataset, budget, rule, budget.gaussian_pcost(), neighbours, note)
+            case ApproxDP():
+                return cls(dataset, budget, "aside", None, neighbours, note)
+        raise BudgetError(
+            f"a ledger keeps budgets in zCDP, GDP or ApproxDP; got {budget!r}. Pure ε-DP "
+            f"implies ρ = ε²/2: " + remedy("state zCDP", "state the budget as zCDP(rho=…)")
+        )
 
-    @property
-    def spent(self) -> Guarantee:
-        """The guarantee of everything charged so far, as `Guarantee.compose` would give it."""
-        # total ≤ limit, which is a float, so the smallest float above total is at most the limit.
-        return Guarantee(fraction_up(self.total), self.law, self.neighbours)
+    # ------------------------------------------------------------------ adding up
 
-    def room(self, law: Law = "zcdp") -> float:
-        """The largest pcost that one more release of this law may have; rounded down."""
-        limit = self.limits.limit(self._with(law))
-        return 0.0 if limit is None else max(0.0, fraction_down(Fraction(limit) - self.total))
+    def steps(self, max_rows: int | None) -> int:
+        """Return in how many steps a cost for so many records reaches those a person may have."""
+        return 1 if self.bound is None else -(-self.bound // (max_rows or self.bound))
 
     def factor(self, max_rows: int | None) -> int:
-        """By how much a cost for so many records of a person grows for those it may have."""
-        steps = 1 if self.bound is None else -(-self.bound // (max_rows or self.bound))
-        return steps * steps
+        """Return by how much ρ and μ² for so many records grow for those a person may have."""
+        return self.steps(max_rows) ** 2
 
-    def left(self, law: Law | None = None, max_rows: int | None = None) -> zCDP | None:
-        """What is left, as a budget to plan the next release with; None if nothing is.
+    def placed(
+        self, cost: Guarantee, max_rows: int = 1, limit: float | None = None
+    ) -> Balance | None:
+        """Return the balance with one more cost, or None where it does not fit.
 
         Parameters
         ----------
-        law
-            Of the release to come. By default `"zcdp"` (discrete noise) where the budget admits
-            it, `"gaussian"` under GDP.
-        max_rows
-            The records of one person that it is planned for; by default those of this balance.
-
-        Notes
-        -----
-        A plan within zCDP(ρ) has pcost ≤ 2ρ, with discrete noise and with continuous noise alike.
-        So the answer is in ρ whatever the currency of the budget, and such a plan always fits.
+        cost, max_rows
+            What is charged, and for how many records of a person.
+        limit
+            Of a rule that begins with this cost, as a ledger has it on record: a conversion from
+            (ε, δ) may differ in its last digit from one machine to another.
         """
-        room = Fraction(self.room(law or self.usual_law)) / self.factor(max_rows)
-        rho = fraction_down(room / 2)  # 2ρ times the factor ≤ room
-        return zCDP(rho) if rho > 0 else None
+        if cost.neighbours != self.neighbours or cost.pcost == inf:
+            return None
+        steps = self.steps(max_rows)
+        rho2 = Fraction(cost.pcost) * steps**2
+        amounts = {"zcdp": rho2}
+        if cost.mu2 is not None and cost.mu2 < inf:
+            amounts["curve"] = Fraction(cost.mu2) * steps**2
+        sums = replace(self.sums, rho2=self.sums.rho2 + rho2)
+        if self.rule == "aside":
+            assert isinstance(self.budget, ApproxDP)  # no other budget begins so
+            if cost.pure_epsilon is not None:
+                aside = sums.aside + Fraction(cost.pure_epsilon) * steps
+                if aside <= Fraction(self.budget.epsilon):
+                    return replace(self, sums=replace(sums, aside=aside))
+            rules: tuple[Rule, ...] = ("curve", "zcdp")
+        else:
+            rules = (self.rule,)
+        for rule in rules:
+            most = self.limit if rule == self.rule else self.limit_of(rule)
+            if limit is not None and self.rule == "aside" and limit <= (most or 0) * (1 + 1e-9):
+                most = limit
+            total = sums.total + amounts.get(rule, Fraction(0))
+            if rule in amounts and most is not None and total <= most:
+                return replace(self, rule=rule, limit=most, sums=replace(sums, total=total))
+        return None
 
-    @property
-    def usual_law(self) -> Law:
-        """The law of a release with the noise that the budget allows by default."""
-        return "gaussian" if self.limits.zcdp is None else "zcdp"
+    def limit_of(self, rule: Rule) -> float | None:
+        """Return the limit of a rule that begins now, within what is left of (ε, δ)."""
+        assert isinstance(self.budget, ApproxDP)
+        epsilon = fraction_down(Fraction(self.budget.epsilon) - self.sums.aside)
+        if epsilon <= 0:
+            return None
+        delta = self.budget.delta
+        return gaussian_pcost(epsilon, delta) if rule == "curve" else 2 * zcdp_rho(epsilon, delta)
 
     def fits(self, guarantee: Guarantee, max_rows: int = 1) -> bool:
-        """Whether one more release, for so many records, keeps the total within the budget."""
-        limit = self.limits.limit(self._with(guarantee.law))
-        if limit is None or guarantee.neighbours != self.neighbours:
-            return False
-        # Exact on both sides: no spend is too small to count and none is charged an ulp too much.
-        if guarantee.pcost == math.inf:
-            return False
-        return self.total + Fraction(guarantee.pcost) * self.factor(max_rows) <= limit
+        """Return whether one more release, for so many records, keeps within the budget."""
+        return self.placed(guarantee, max_rows) is not None
 
-    def after(self, guarantee: Guarantee, max_rows: int = 1, unit: str | None = None) -> Balance:
-        """The balance once a release with this guarantee, for so many records, is charged.
+    def after(
+        self,
+        guarantee: Guarantee,
+        max_rows: int = 1,
+        unit: str | None = None,
+        limit: float | None = None,
+    ) -> Balance:
+        """Return the balance once a release with this guarantee, for so many records, is charged.
 
-        `unit` is who has them, where that is known.
+        `unit` is who has them, where that is known; `limit` as in `placed`.
         """
+        placed = self.placed(guarantee, max_rows, limit)
+        if placed is None:
+            raise BudgetError(f"dataset {self.dataset!r}: the release does not fit the budget")
         return replace(
-            self,
+            placed,
             units=self.units if unit is None or unit in self.units else (*self.units, unit),
             max_rows=self.bound or min(self.max_rows or max_rows, max_rows),
-            total=self.total + Fraction(guarantee.pcost) * self.factor(max_rows),
-            law=self._with(guarantee.law),
             entries=self.entries + 1,
         )
 
-    def bounded(self, bound: int, spent: Iterable[tuple[Guarantee, int, str | None]]) -> Balance:
-        """The same spending, once a person is known to have at most so many records."""
-        known = replace(self, bound=bound, max_rows=bound, total=Fraction(0), entries=0)
+    def again(
+        self,
+        budget: Budget,
+        bound: int | None,
+        spent: Iterable[tuple[Guarantee, int, str | None]],
+        limit: float | None = None,
+    ) -> Balance:
+        """Return the same spending under another budget, or for so many records of a person.
+
+        Raises
+        ------
+        BudgetError
+            Where it does not fit.
+        """
+        fresh = Balance.opened(self.dataset, budget, self.neighbours, self.note)
+        known = replace(
+            fresh, bound=bound, max_rows=bound, refusals=self.refusals, checks=self.checks
+        )
         for guarantee, max_rows, unit in spent:
-            known = known.after(guarantee, max_rows, unit)
+            known = known.after(guarantee, max_rows, unit, limit)
         return known
+
+    # ------------------------------------------------------------------ what is there
+
+    @property
+    def spent(self) -> Guarantee:
+        """The guarantee of everything charged so far."""
+        if self.sums.aside and self.rule == "aside":
+            return Guarantee.pure(fraction_up(self.sums.aside), self.neighbours)
+        rho2 = fraction_up(self.sums.rho2)
+        known = self.rule == "curve" or not self.sums.rho2
+        mu2 = fraction_up(self.sums.total) if known else None
+        if mu2 is not None and self.sums.aside:
+            mu2 = fraction_up(Fraction(mu2) + Fraction(pure_mu2(fraction_up(self.sums.aside))))
+        mu2 = None if mu2 is None else max(mu2, rho2)
+        return Guarantee(rho2, "zcdp", self.neighbours, mu2=mu2)
+
+    @property
+    def room(self) -> float:
+        """What is left of the limit, by the rule; ε for `"aside"`. Rounded down."""
+        if self.rule == "aside":
+            assert isinstance(self.budget, ApproxDP)
+            most, spent = self.budget.epsilon, self.sums.aside
+        else:
+            most, spent = self.limit or 0.0, self.sums.total
+        return max(0.0, fraction_down(Fraction(most) - spent))
+
+    def left(self, max_rows: int | None = None) -> Budget | None:
+        """Return what is left, as a budget to plan the next release with; None if nothing is.
+
+        A plan within it always fits, for so many records of a person; by default those of this
+        balance.
+        """
+        steps = self.steps(max_rows)
+        if self.rule == "aside":
+            assert isinstance(self.budget, ApproxDP)
+            if not self.room:
+                return None
+            if steps == 1:
+                return ApproxDP(self.room, self.budget.delta)
+            room = Fraction(self.limit_of("curve") or 0.0)
+        else:
+            room = Fraction(self.room)
+        room /= steps**2
+        if self.rule == "zcdp":
+            rho = fraction_down(room / 2)
+            return zCDP(rho) if rho > 0 else None
+        mu = sqrt_down(fraction_down(room))
+        return GDP(mu) if mu > 0 else None
 
     @property
     def unit(self) -> str:
@@ -238,25 +320,16 @@ class Balance:
 
     @property
     def used_up(self) -> bool:
-        """Whether nothing is left but what rounding kept back, too little to plan with."""
-        room = max(self.room("gaussian"), self.room("zcdp"))
-        return room <= 1e-9 * max(self.limits.gaussian, self.limits.zcdp or 0.0)
-
-    @property
-    def overspent(self) -> bool:
-        """Whether what was spent does not fit the budget, as may be when the budget changes."""
-        limit = self.limits.limit(self.law)
-        return self.total > 0 if limit is None else self.total > limit
-
-    def _with(self, law: Law) -> Law:
-        return joint_law((self.law, law))
+        """Whether nothing is left but what planning and rounding keep back."""
+        most = self.budget.own_epsilon if self.rule == "aside" else self.limit or 0.0
+        return self.room <= most * (1e-9 if self.rule == "zcdp" else KEPT_BACK)
 
     def __str__(self) -> str:
         releases = f"{self.entries} release{'s' * (self.entries != 1)}"
         lines = [
             f"dataset {self.dataset!r}: budget {self.budget}, neighbours {self.neighbours}"
             + (f", {self.unit}" if self.unit else ""),
-            f"  spent  {cost_text(self.spent, self.budget)}, in {releases}",
+            f"  spent  {spent_text(self)}, in {releases}",
             f"  left   {left_text(self)}",
         ]
         if len(self.units) > 1:
@@ -273,34 +346,124 @@ class Balance:
         return "\n".join(lines)
 
 
-def cost_text(guarantee: Guarantee, budget: Budget) -> str:
-    """A cost in ρ and in the currency of a budget, rounded up."""
-    if guarantee.pcost == math.inf:
+# ---------------------------------------------------------------------- in words
+
+
+def spent_text(balance: Balance) -> str:
+    """What was spent, by the rule, rounded up."""
+    budget, sums = balance.budget, balance.sums
+    total = fraction_up(sums.total)
+    by_rule = _rho(total / 2) if balance.rule == "zcdp" else f"μ = {text_up(sqrt_up(total))}"
+    if isinstance(budget, ApproxDP):
+        aside = f"ε = {text_up(fraction_up(sums.aside))} (pure DP)"
+        if balance.rule == "aside":
+            return aside
+        convert = gaussian_epsilon if balance.rule == "curve" else _zcdp_epsilon
+        epsilon = fraction_up(Fraction(convert(total, budget.delta)) + sums.aside)
+        together = f"ε = {text_up(epsilon)} at δ = {text_up(budget.delta)}"
+        return (f"{aside}, then " if sums.aside else "") + f"{by_rule} ({together})"
+    return by_rule
+
+
+def cost_text(cost: Guarantee, balance: Balance) -> str:
+    """What one release costs, in the currency that the balance adds up, rounded up."""
+    if cost.pcost == inf:
         return "no protection at all (ρ = ∞)"
-    told = CURRENCIES[type(budget)].spent(budget, guarantee)
-    return f"ρ = {text_up(guarantee.rho)}" + (f" ({told})" if told else "")
+    pure = "" if cost.pure_epsilon is None else f"ε = {text_up(cost.pure_epsilon)} (pure DP)"
+    if pure and balance.rule == "aside":
+        return pure
+    known = cost.mu2 is not None and balance.rule != "zcdp"
+    by_rule = f"μ = {text_up(sqrt_up(cost.mu2 or 0.0))}" if known else _rho(cost.rho)
+    if isinstance(balance.budget, ApproxDP) and not pure:
+        delta = balance.budget.delta
+        by_rule += f" (ε = {text_up(cost.epsilon(delta))} at δ = {text_up(delta)})"
+    return f"{pure}, counted as {by_rule}" if pure else by_rule
+
+
+def left_text(balance: Balance, currency: Budget | None = None) -> str:
+    """What is left, as a budget, rounded down; for pure DP where `currency` is that."""
+    fits = balance.left()
+    if fits is None:
+        return "nothing"
+    if isinstance(currency, PureDP):
+        return f"ε = {text_down(pure_epsilon_left(balance))} (pure DP)"
+    if isinstance(fits, ApproxDP):
+        text = f"ε = {text_down(fits.epsilon)} at δ = {text_down(fits.delta)}"
+    elif isinstance(fits, GDP):
+        text = f"μ = {text_down(fits.mu)}"
+    else:
+        assert isinstance(fits, zCDP)
+        text = f"ρ = {text_down(fits.rho)}"
+    if isinstance(fits, GDP | zCDP) and isinstance(balance.budget, ApproxDP):
+        delta = balance.budget.delta
+        epsilon = text_down(_epsilon_within(fits, delta))
+        text += f" (a release of ε = {epsilon} at δ = {text_down(delta)})"
+    return f"next to nothing ({text})" if balance.used_up else text
+
+
+def pure_epsilon_left(balance: Balance, max_rows: int | None = None) -> float:
+    """Return the largest ε of a release of pure DP that fits, rounded down."""
+    steps, room = balance.steps(max_rows), Fraction(balance.room)
+    if balance.rule == "aside":
+        return fraction_down(room / steps)
+    room /= steps**2
+    if balance.rule == "zcdp":
+        return sqrt_down(fraction_down(room))
+    low, high = 0.0, 1.0
+    while pure_mu2(high) <= room:
+        low, high = high, 2 * high
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (middle, high) if pure_mu2(middle) <= room else (low, middle)
+    return low
+
+
+def fitting(
+    balance: Balance, max_rows: int | None, currency: Budget | None, exact: bool = False
+) -> tuple[str, str] | None:
+    """Return a budget that fits, as a call and as a line of a study; None if nothing does.
+
+    In the currency that was asked in, where plans within such a budget fit whatever noise they
+    take; `exact`: with all digits.
+    """
+    number = repr if exact else text_down
+    fits = balance.left(max_rows)
+    if isinstance(currency, PureDP):
+        epsilon = pure_epsilon_left(balance, max_rows)
+        return (f"PureDP({number(epsilon)})", f"pure_dp = {number(epsilon)}") if epsilon else None
+    match fits:
+        case zCDP(rho):
+            return f"zCDP({number(rho)})", f"zcdp = {number(rho)}"
+        case GDP(mu):
+            return f"GDP({number(mu)})", f"gdp = {number(mu)}"
+        case ApproxDP(epsilon, delta):
+            line = f"approx_dp = {{ epsilon = {number(epsilon)}, delta = {delta:.6g} }}"
+            return f"ApproxDP({number(epsilon)}, {delta:.6g})", line
+    return None
 
 
 def times(guarantee: Guarantee, factor: int) -> Guarantee:
-    """The guarantee for so many times the cost, rounded up."""
-    if factor == 1 or guarantee.pcost == math.inf:
+    """The guarantee for so many times the cost, rounded up; for the root of it in ε."""
+    if factor == 1 or guarantee.pcost == inf:
         return guarantee
-    pcost = fraction_up(Fraction(guarantee.pcost) * factor)
-    return Guarantee(pcost, guarantee.law, guarantee.neighbours)
+    grown = factor if guarantee.power == 2 else isqrt(factor)
+    return guarantee.at(fraction_up(Fraction(guarantee.amount) * grown))
 
 
-def left_text(balance: Balance, law: Law | None = None, told: Budget | None = None) -> str:
-    """What is left for a release of this law, in ρ and in a currency, the budget's unless `told`
-    says another; rounded down."""
-    fits, currency = balance.left(law), told or balance.budget
-    if fits is None:
-        return "nothing"
-    rho = f"ρ = {text_down(fits.rho)}"
-    if balance.used_up:
-        return f"next to nothing ({rho})"
-    told_so = CURRENCIES[type(currency)].left(currency, fits, law or balance.usual_law)
-    return f"{rho} ({told_so})" if told_so else rho
+def _rho(rho: float) -> str:
+    return f"ρ = {text_up(rho)}"
 
 
-def _finite(limit: float) -> float:
-    return min(limit, sys.float_info.max)  # rounding down from infinity
+def _zcdp_epsilon(rho2: float, delta: float) -> float:
+    return zcdp_epsilon(fraction_up(Fraction(rho2) / 2), delta)
+
+
+def _epsilon_within(fits: GDP | zCDP, delta: float) -> float:
+    """Return an ε for which no release that is (ε, δ)-DP by its rule costs more than this."""
+    most = fits.gaussian_pcost()
+    by_zcdp = isinstance(fits, zCDP)
+    epsilon = (_zcdp_epsilon if by_zcdp else gaussian_epsilon)(most, delta)
+    while epsilon > 0:
+        if (2 * zcdp_rho(epsilon, delta) if by_zcdp else gaussian_pcost(epsilon, delta)) <= most:
+            break
+        epsilon = down(epsilon)
+    return epsilon

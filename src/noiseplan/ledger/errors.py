@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from noiseplan.errors import BudgetError, Message, NoiseplanError, PlanError, remedy
-from noiseplan.ledger.balance import Balance, cost_text, left_text, times
-from noiseplan.ledger.currencies import CURRENCIES
-from noiseplan.privacy import Budget, Guarantee, Law, zCDP
+from noiseplan.ledger.balance import Balance, cost_text, fitting, left_text, spent_text, times
+from noiseplan.privacy import Budget, Guarantee
 from noiseplan.privacy.people import PERSON, unit_text
-from noiseplan.privacy.rounding import text_down
 
 if TYPE_CHECKING:
     from noiseplan.ledger.events import Reserved
@@ -100,10 +98,8 @@ class BudgetExceeded(BudgetError):
         The guarantee of the release that was refused.
     spent
         The guarantee of everything charged before it.
-    left
-        The largest ρ that still fits, for the same law as asked; rounded down.
     fits
-        The same as a budget to plan with, `zCDP(left)`; None if nothing is left. Of what completes
+        What is left as a budget to plan with, rounded down; None if nothing is. Of what completes
         an earlier release it is what the rest may cost, and the whole plan may cost more.
     balance
         The dataset's budget and what is spent of it.
@@ -119,8 +115,8 @@ class BudgetExceeded(BudgetError):
     ...     try:
     ...         ledger.spend("census", Guarantee(4.0, law="zcdp"), purpose="too much")
     ...     except BudgetExceeded as error:
-    ...         print(error.asked.rho, error.left)
-    2.0 1.0
+    ...         print(error.asked.rho, error.fits)
+    2.0 ρ = 1 (zCDP)
     """
 
     def __init__(
@@ -140,32 +136,31 @@ class BudgetExceeded(BudgetError):
         return self.balance.spent
 
     @property
-    def left(self) -> float:
-        return 0.0 if self.fits is None else self.fits.rho
-
-    @property
-    def fits(self) -> zCDP | None:
-        return self.balance.left(self.asked.law, self._max_rows)
+    def fits(self) -> Budget | None:
+        return self.balance.left(self._max_rows)
 
     def told_in(self, currency: Budget | None) -> BudgetExceeded:
-        """The same refusal in the currency of the budget that was planned with."""
-        fitting = _fitting_plan(self.asked, self.fits, currency)
-        return self._told(currency, fitting)
+        """Return the same refusal in the currency of the budget that was planned with."""
+        advice = _fitting_plan(self.asked, self.balance, self._max_rows or 1, currency)
+        return self._told(currency, advice)
 
-    def told_for_rest_of(self, currency: Budget | None, whole: zCDP | None) -> BudgetExceeded:
-        """The same refusal of what is left of a plan after an earlier release.
+    def told_for_rest_of(
+        self, currency: Budget | None, whole: tuple[str, str] | None
+    ) -> BudgetExceeded:
+        """Return the same refusal of what is left of a plan after an earlier release.
 
-        `whole` is the budget of a plan of which what is left would fit, where one is known.
+        `whole` is the budget of a plan of which what is left would fit, as a call and as a line of
+        a study, where one is known.
         """
-        fitting: Message | None = None
+        advice: Message | None = None
         if whole is not None:
-            call, line = _in_currency(currency, whole, self.asked.law, text_down(whole.rho))
+            call, line = whole
             words = f"a plan with budget={call} fits, given the same release"
-            fitting = remedy("whole budget that fits", words, line)
-        return self._told(currency, fitting)
+            advice = remedy("whole budget that fits", words, line)
+        return self._told(currency, advice)
 
-    def _told(self, currency: Budget | None, fitting: Message | None) -> BudgetExceeded:
-        message = _exceeded(self.asked, self.balance, self._max_rows or 1, currency, fitting)
+    def _told(self, currency: Budget | None, advice: Message | None) -> BudgetExceeded:
+        message = _exceeded(self.asked, self.balance, self._max_rows or 1, currency, advice)
         return BudgetExceeded(message, self.asked, self.balance, self._max_rows)
 
 
@@ -185,14 +180,14 @@ def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetErro
                 balance.neighbours,
             )
         )
-    if asked.law == "zcdp" and balance.limits.zcdp is None:
+    if asked.mu2 is None and balance.rule == "curve":
         return BudgetError(
-            f"{where} has the budget {balance.budget}, which noise whose guarantee is zCDP "
-            f"(discrete Gaussian) cannot be shown to meet: no zCDP bound implies a GDP bound. "
-            f"Change the budget to zCDP: " + change_budget(balance.dataset, "zCDP(…)")
+            f"{where} adds up μ² (Gaussian DP), and of this release ρ = {asked.rho:.6g} (zCDP) is "
+            f"all that is known. State its μ, or change the budget to zCDP: "
+            + change_budget(balance.dataset, "zCDP(…)")
         )
-    fitting = _fitting_plan(asked, balance.left(asked.law, max_rows))
-    message = _exceeded(asked, balance, max_rows, None, fitting)
+    advice = _fitting_plan(asked, balance, max_rows)
+    message = _exceeded(asked, balance, max_rows, None, advice)
     return BudgetExceeded(message, asked, balance, max_rows)
 
 
@@ -213,24 +208,18 @@ def _exceeded(
     balance: Balance,
     max_rows: int,
     currency: Budget | None,
-    fitting: Message | None,
+    fits: Message | None,
 ) -> Message:
-    """Asked, spent and left in lines, in the currency that was asked in, or in the budget's.
-
-    `fitting` is what would fit, in words.
-    """
-    told = balance.budget
-    if currency is not None and CURRENCIES[type(currency)].answered:
-        told = currency
+    """Return asked, spent and left in lines; `fits` is what would fit, in words."""
     lines = [
         f"dataset {balance.dataset!r}: this release does not fit in what is left of the budget "
         f"{balance.budget}",
-        f"asked {_asked_text(asked, balance, max_rows, told)}",
-        f"spent {cost_text(balance.spent, told)}",
-        f"left {left_text(balance, asked.law, told)}; nothing was recorded",
+        f"asked {_asked_text(asked, balance, max_rows)}",
+        f"spent {spent_text(balance)}",
+        f"left {left_text(balance, currency)}; nothing was recorded",
     ]
     change = change_budget(balance.dataset) + " raises the budget, on record"
-    advice = change if fitting is None or balance.used_up else fitting + "; " + change
+    advice = change if fits is None or balance.used_up else fits + "; " + change
     return BETWEEN.join(lines) + BETWEEN + advice
 
 
@@ -315,29 +304,25 @@ def _unit(max_rows: int, unit: str = PERSON) -> str:
     return unit_text(max_rows, unit) or "one record"
 
 
-def _asked_text(asked: Guarantee, balance: Balance, max_rows: int, told: Budget) -> str:
+def _asked_text(asked: Guarantee, balance: Balance, max_rows: int) -> str:
     """What was asked, in the unit of the balance."""
     factor = balance.factor(max_rows)
-    text = cost_text(times(asked, factor), told)
+    text = cost_text(times(asked, factor), balance)
     if factor == 1:
         return text
     return f"{text} for {balance.unit or 'one record'}, from {_unit(max_rows)}"
 
 
 def _fitting_plan(
-    asked: Guarantee, fits: zCDP | None, told: Budget | None = None
+    asked: Guarantee, balance: Balance, max_rows: int, currency: Budget | None = None
 ) -> Message | None:
-    """The plan that would fit, in the currency that was asked in; None if nothing is left."""
-    if fits is None:
+    """Return the plan that would fit, in the currency that was asked in; None if nothing is left.
+
+    With as many digits as tell it from what was asked.
+    """
+    rounded = fitting(balance, max_rows, currency)
+    if rounded is None:
         return None
-    # Down to as many digits as tell it from what was asked: a plan with this budget fits.
-    near = asked.rho < fits.rho * (1 + 1e-5)
-    rho = repr(fits.rho) if near else text_down(fits.rho)
-    call, line = _in_currency(None if near else told, fits, asked.law, rho)
+    near = balance.fits(asked.at(asked.amount * (1 - 1e-5)), max_rows)
+    call, line = (near and fitting(balance, max_rows, None, exact=True)) or rounded
     return remedy("budget that fits", f"a plan with budget={call} fits", line)
-
-
-def _in_currency(told: Budget | None, fits: zCDP, law: Law, rho: str) -> tuple[str, str]:
-    """A budget as a call and as a line of a study, by `rho` in digits where ρ says it."""
-    own = None if told is None else CURRENCIES[type(told)].fitting(told, fits, law)
-    return own or (f"zCDP({rho})", f"zcdp = {rho}")

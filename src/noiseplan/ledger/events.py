@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, cast, final, get_args, get_type_hints
 
-from noiseplan.ledger.balance import Limits
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
 from noiseplan.privacy.people import PERSON, checked_unit
 
@@ -46,7 +45,6 @@ class Opened:
     kind: ClassVar = "dataset"
     dataset: str
     budget: Budget
-    limits: Limits
     neighbours: Neighbours
     note: str
     max_rows: int | None = None
@@ -60,9 +58,9 @@ class Changed:
     kind: ClassVar = "budget"
     dataset: str
     budget: Budget
-    limits: Limits
     reason: str
     max_rows: int | None = None
+    limit: float | None = None
 
 
 @final
@@ -77,7 +75,8 @@ class Reserved:
     release publishes: of each table its name and its attributes, of many the first. `pieces` is
     what these tables determine: of each piece the numbers of its tables and texts of
     `release.told_tables`. `of_nobody` is true where it was not said whose records were counted, so
-    that all of a person may have been.
+    that all of a person may have been. `limit` is the largest total from here on, where this entry
+    is the first that is not of pure DP within a budget of (ε, δ) (`noiseplan.ledger.balance`).
     """
 
     kind: ClassVar = "reserved"
@@ -91,6 +90,7 @@ class Reserved:
     tables: Tables | None = field(default=None, repr=False)
     pieces: Tables | None = field(default=None, repr=False)
     of_nobody: bool | None = field(default=None, repr=False)
+    limit: float | None = field(default=None, repr=False)
 
     @property
     def records(self) -> int:
@@ -170,10 +170,14 @@ def act_json(act: Act) -> Json:
         value = getattr(act, name)
         if isinstance(value, Guarantee):
             content |= {name: getattr(value, name) for name in ("pcost", "law", "neighbours")}
+            if value.pure_epsilon is not None:
+                content["epsilon"] = value.pure_epsilon
+            elif value.law == "zcdp" and value.mu2 is not None:
+                content["mu2"] = value.mu2
         elif isinstance(value, Budget):
             content[name] = budget_json(value)
         elif value is not None:
-            content[name] = asdict(value) if isinstance(value, Limits) else value
+            content[name] = value
     return content
 
 
@@ -253,11 +257,9 @@ class Fields:
             raise ValueError(f"{name} is {value!r}, not a number from 0 upwards")
         return value
 
-    def number_or_null(self, name: str) -> float | None:
-        if name in self._left and self._left[name] is None:
-            del self._left[name]
-            return None
-        return self.number(name)
+    def number_if_there(self, name: str) -> float | None:
+        """A number, or None where the field is not there."""
+        return self.number(name) if name in self._left else None
 
     def numbers(self) -> dict[str, float]:
         """All that is left, as numbers."""
@@ -271,8 +273,15 @@ class Fields:
     def guarantee(self, _: str) -> Guarantee:
         """A cost, whose parts are fields of their own."""
         law, neighbours = self.take("law", str), self.take("neighbours", str)
-        cost = self.number("pcost")
-        return Guarantee(cost, cast(Law, law), cast(Neighbours, neighbours))
+        cost, mu2 = self.number("pcost"), self.number_if_there("mu2")
+        epsilon = self.number_if_there("epsilon")
+        kind, of = cast(Law, law), cast(Neighbours, neighbours)
+        if (mu2 is not None and law != "zcdp") or (epsilon is None) == (law == "pure"):
+            raise ValueError(f"a cost of the law {law!r} with mu2 = {mu2} and epsilon = {epsilon}")
+        known = Guarantee(cost, kind, of, epsilon, mu2=mu2)
+        if epsilon is not None and known != Guarantee.pure(epsilon, of):
+            raise ValueError(f"pure DP at epsilon = {epsilon} has another pcost than {cost}")
+        return known
 
     def budget(self, name: str) -> Budget:
         inner = Fields(self.take(name, dict))
@@ -283,12 +292,6 @@ class Fields:
             return CURRENCIES[currency](**inner.numbers())
         except TypeError as error:  # a parameter too many or too few
             raise ValueError(f"not a budget: {error}") from None
-
-    def limits(self, name: str) -> Limits:
-        inner = Fields(self.take(name, dict))
-        limits = Limits(inner.number("gaussian"), inner.number_or_null("zcdp"))
-        inner.end()
-        return limits
 
     def end(self) -> None:
         if self._left:
@@ -316,5 +319,5 @@ READERS: Final[dict[Any, Callable[[Fields, str], Any]]] = {
     Neighbours: Fields.neighbours,
     Guarantee: Fields.guarantee,
     Budget: Fields.budget,
-    Limits: Fields.limits,
+    float | None: Fields.number_if_there,
 }

@@ -135,8 +135,8 @@ def event_of(guarantee: Guarantee) -> tuple[str, dict[str, float]]:
     """
     if guarantee.pcost == 0:
         return "NoOpDpEvent", {}
-    if known_mu(guarantee) is not None:
-        return "GaussianDpEvent", {"noise_multiplier": noise_multiplier(guarantee.pcost)}
+    if guarantee.mu2 is not None and known_mu(guarantee) is not None:
+        return "GaussianDpEvent", {"noise_multiplier": noise_multiplier(guarantee.mu2)}
     return "ZCDpEvent", {"rho": guarantee.rho}
 
 
@@ -167,9 +167,18 @@ def balance_json(balance: Balance) -> Json:
         "entries": balance.entries,
         "refusals": balance.refusals,
         **({"checks": balance.checks} if balance.checks else {}),
-        "spent": {"rho": balance.spent.rho, "pcost": balance.spent.pcost, "law": balance.law},
-        "left": {"rho": 0.0 if fits is None else fits.rho},
+        "rule": balance.rule,
+        "spent": cost_json(balance.spent),
+        "left": None if fits is None else budget_json(fits),
     }
+
+
+def cost_json(cost: Guarantee) -> Json:
+    """A cost as plain JSON: 2ρ, and μ² or ε where they are known."""
+    known = {} if cost.pure_epsilon is None else {"epsilon": cost.pure_epsilon}
+    if cost.law == "zcdp" and cost.mu2 is not None:
+        known["mu2"] = cost.mu2
+    return {"rho": cost.rho, "pcost": cost.pcost, "law": cost.law, **known}
 
 
 def entry_json(entry: Entry) -> Json:
@@ -179,9 +188,7 @@ def entry_json(entry: Entry) -> Json:
         "id": entry.id,
         "dataset": entry.dataset,
         "status": entry.status,
-        "rho": guarantee.rho,
-        "pcost": guarantee.pcost,
-        "law": guarantee.law,
+        **cost_json(guarantee),
         "neighbours": guarantee.neighbours,
         "max_rows": entry.max_rows,
         **({"unit": entry.unit} if entry.unit != PERSON else {}),

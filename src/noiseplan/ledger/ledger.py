@@ -12,7 +12,7 @@ from typing import Any, TypeVar, final
 
 from noiseplan.errors import BudgetError, remedy
 from noiseplan.ledger import export, text_checks
-from noiseplan.ledger.balance import Balance, Limits
+from noiseplan.ledger.balance import Balance
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.events import (
@@ -134,7 +134,8 @@ class Ledger:
         name = text_checks.name("dataset", name)
         most = None if max_rows is None else _checked_rows(max_rows)
         note = text_checks.note("note", note)
-        act = Opened(name, budget, Limits.of(budget), neighbours, note, most)
+        Balance.opened(name, budget)  # refuses what is no budget of a ledger
+        act = Opened(name, budget, neighbours, note, most)
 
         def unless_open(books: Books) -> Act | None:
             known = books.balances.get(name)
@@ -164,7 +165,8 @@ class Ledger:
             )
         name = text_checks.known("dataset", dataset)
         most = None if max_rows is None else _checked_rows(max_rows)
-        self._record(Changed(name, budget, Limits.of(budget), reason, most))
+        Balance.opened(name, budget)
+        self._record(Changed(name, budget, reason, most))
         return self.balance(name)
 
     def datasets(self) -> tuple[str, ...]:
@@ -480,7 +482,7 @@ def _what_for(purpose: object, plan_hash: object) -> tuple[str, str]:
 
 def _checked_cost(cost: object) -> Guarantee:
     if isinstance(cost, Budget):
-        return Guarantee.of_budget(cost).as_zcdp
+        return Guarantee.of_budget(cost)
     if not isinstance(cost, Guarantee):
         raise BudgetError(
             f"spend takes what a release guarantees, as plan.privacy or zCDP(0.01); got {cost!r}"

@@ -12,7 +12,7 @@ from typing import Final, Literal, final
 
 from noiseplan.errors import BudgetError, remedy
 from noiseplan.ledger import text_checks
-from noiseplan.ledger.balance import Balance, cost_text, times
+from noiseplan.ledger.balance import Balance, spent_text, times
 from noiseplan.ledger.chain import EMPTY, Head, Record, read_record
 from noiseplan.ledger.errors import (
     LIST_ENTRIES,
@@ -37,11 +37,11 @@ from noiseplan.ledger.events import (
     Started,
     Tables,
 )
-from noiseplan.privacy import Budget, Guarantee
+from noiseplan.privacy import ApproxDP, Budget, Guarantee
 from noiseplan.privacy.people import PERSON
 
 # Others would need an argument of their own for adding up costs.
-COUNTED: Final = ("gaussian", "zcdp")
+COUNTED: Final = ("gaussian", "zcdp", "pure")
 Status = Literal["reserved", "released", "failed"]
 
 
@@ -303,6 +303,18 @@ class Books:
             case Refused() | Looked():
                 self.balance(act.dataset)
 
+    def with_limit(self, act: Act) -> Act:
+        """Return an act with the limit that it sets, where it begins to add up within (ε, δ)."""
+        limit = None
+        if isinstance(act, Reserved) and act.dataset in self.balances:
+            before = self.balances[act.dataset]
+            after = before.placed(act.guarantee, act.records, act.limit)
+            if after is not None and before.rule == "aside":
+                limit = after.limit
+        elif isinstance(act, Changed) and isinstance(act.budget, ApproxDP):
+            limit = self._changed(act).limit
+        return replace(act, limit=limit) if isinstance(act, Reserved | Changed) else act
+
     def require_unlike(self, dataset: str) -> None:
         """Refuse a new name that somebody could take for another's: it would be a second budget.
 
@@ -350,18 +362,20 @@ class Books:
             raise self._second(act.dataset, other)
 
     def _check_change(self, act: Changed) -> None:
-        before, changed = self.balance(act.dataset), self._changed(act)
+        before = self.balance(act.dataset)
         if act.max_rows is not None and act.max_rows < (before.bound or 0):
             raise BudgetError(
                 f"dataset {act.dataset!r} was declared to hold up to {before.bound} records of one "
                 f"person, and costs were added up for so many; {act.max_rows} would promise more "
                 f"than was kept track of. Nothing was changed"
             )
-        if changed.overspent:
+        try:
+            self._changed(act)
+        except BudgetError:
             raise BudgetError(
-                f"dataset {act.dataset!r} has spent {cost_text(changed.spent, act.budget)} "
-                f"already, which is not within {act.budget}; nothing was changed"
-            )
+                f"dataset {act.dataset!r} has spent {spent_text(before)} already, which is not "
+                f"within {act.budget}; nothing was changed"
+            ) from None
 
     def _check_charge(self, act: Reserved) -> None:
         balance = self.balance(act.dataset)
@@ -377,7 +391,7 @@ class Books:
             raise other_unit(act, balance, any(entry.of_nobody for entry in entries))
         if act.follows is not None:
             self._check_following(act, act.follows)
-        if not balance.fits(act.guarantee, act.records):
+        if balance.placed(act.guarantee, act.records, act.limit) is None:
             raise refusal(act.guarantee, balance, act.records)
 
     def _check_following(self, act: Reserved, followed: int) -> None:
@@ -433,6 +447,8 @@ class Books:
         try:
             record = read_record(self.head, position, text, stored)
             self.check(record.act)
+            if self.with_limit(record.act) != record.act:
+                raise ValueError("it states a limit other than its budget admits")
         except (ValueError, LedgerError) as error:  # BudgetError is a ValueError
             raise ValueError(f"row {self.head.count + 1} of the history: {error}") from None
         self._enter(record)
@@ -441,9 +457,9 @@ class Books:
 
     def _enter(self, record: Record) -> None:
         match record.act:
-            case Opened(dataset, budget, limits, neighbours, note, bound):
-                fresh = Balance(dataset, budget, limits, neighbours, note, bound=bound)
-                self.balances[dataset] = replace(fresh, max_rows=bound)
+            case Opened(dataset, budget, neighbours, note, bound):
+                fresh = Balance.opened(dataset, budget, neighbours, note)
+                self.balances[dataset] = replace(fresh, bound=bound, max_rows=bound)
                 self._spellings[text_checks.folded(dataset)] = dataset
             case Changed(dataset) as act:
                 self.changes.append(self._change(record, act))
@@ -455,7 +471,8 @@ class Books:
                 balance = self.balances[dataset]
                 factor = balance.factor(act.records)
                 entry = Entry.charged(record, act, factor)
-                self.balances[dataset] = balance.after(guarantee, act.records, entry.stated_unit)
+                unit = entry.stated_unit
+                self.balances[dataset] = balance.after(guarantee, act.records, unit, act.limit)
                 self.entries[record.position] = entry
                 if act.follows is not None:
                     self._followed.add(act.follows)
@@ -477,11 +494,9 @@ class Books:
 
     def _changed(self, act: Changed) -> Balance:
         """The balance under another budget, its costs converted where a bound is declared."""
-        changed = replace(self.balance(act.dataset), budget=act.budget, limits=act.limits)
-        if act.max_rows is None:
-            return changed
+        before = self.balance(act.dataset)
         spent = [(e.guarantee, e.max_rows, e.stated_unit) for e in self._entries_of(act.dataset)]
-        return changed.bounded(act.max_rows, spent)
+        return before.again(act.budget, act.max_rows or before.bound, spent, act.limit)
 
     def _entries_of(self, dataset: str) -> list[Entry]:
         return [entry for entry in self.entries.values() if entry.dataset == dataset]

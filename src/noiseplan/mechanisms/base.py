@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -182,6 +183,13 @@ class Mechanism(ABC):
     def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
         """What measuring costs a person with up to `max_rows` records, rounded up."""
         return for_person([self], neighbours, max_rows)
+
+    @property
+    def lattice_loss(self) -> float:
+        """Return how many times 2ρ its μ² is at most; infinite where no μ is known."""
+        if self.data_aware:  # its choice from the data costs something too
+            return math.inf
+        return max([self.noise.lattice_loss, *(each.lattice_loss for each in self.inner)])
 
     @abstractmethod
     def record_cost(self, neighbours: Neighbours) -> float:

@@ -68,14 +68,10 @@ def with_mu2(price: Guarantee, mechanisms: Sequence[Mechanism]) -> Guarantee:
 
     μ² = Σ d²/σ²_eff ≤ ℓ Σ d²/σ² = ℓ·2ρ, with the lattice loss ℓ = σ²/σ²_eff of the least σ².
     """
-    loss = max(map(_lattice_loss, mechanisms), default=1.0)
+    loss = max((mechanism.lattice_loss for mechanism in mechanisms), default=1.0)
     if price.law != "zcdp" or not isfinite(loss):
         return replace(price, mu2=None)
     return replace(price, mu2=product_up(price.pcost, loss))
-
-
-def _lattice_loss(mechanism: Mechanism) -> float:
-    return max([mechanism.noise.lattice_loss, *map(_lattice_loss, mechanism.inner)])
 
 
 def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guarantee:

@@ -104,9 +104,10 @@ class Account:
         """What is charged for a plan, and for whom."""
         from noiseplan.ledger.ledger import reserved
 
-        cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
         completed = self._entry(follows)
-        act = reserved(self.dataset, cost, self.purpose, plan.hash(), plan.max_rows, completed)
+        act = reserved(
+            self.dataset, plan.privacy, self.purpose, plan.hash(), plan.max_rows, completed
+        )
         unit = None if plan.unit == PERSON else plan.unit
         return replace(act, unit=unit)
 

@@ -147,7 +147,7 @@ def _ledger(admission: Admission) -> str:
     if account.ledger is None:
         return "none is named: a release would not be recorded"
     balance = account.ledger.balance(account.dataset)
-    left = balance.after(plan.privacy.as_zcdp, plan.max_rows, plan.unit)
+    left = balance.after(plan.privacy, plan.max_rows, plan.unit)
     told = plan.budget if isinstance(plan.budget, PureDP) else None
     now, after = _left(balance, told), _left(left, told)
     return f"dataset {account.dataset!r} admits it\nnow    {now}\nafter  {after}"
@@ -162,7 +162,7 @@ def _price(privacy: Guarantee) -> str:
 def _left(balance: Balance, told: Budget | None) -> str:
     from noiseplan.ledger.balance import left_text
 
-    return f"left {left_text(balance, told=told)}"
+    return f"left {left_text(balance, told)}"
 
 
 def _looked_through(

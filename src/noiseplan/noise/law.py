@@ -31,7 +31,7 @@ from noiseplan.noise.moments import (
 )
 from noiseplan.noise.randomness import Source
 from noiseplan.noise.wide_integers import WideIntegers, joined, wide
-from noiseplan.privacy import Budget, PureDP, zCDP
+from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.privacy.conversions import lattice_loss
 from noiseplan.privacy.rounding import product_down
 
@@ -67,18 +67,23 @@ class Kind:
 SIMULATING: Final = ", for simulation; releases say so"
 # What plans call their noise.
 NAMED: Final[dict[str, Kind]] = {
-    "discrete": Kind(
-        "gaussian", True, 2, "zcdp", ("exact discrete Gaussian", ", accounted by zCDP"), FAINT_COST
-    ),
+    "discrete": Kind("gaussian", True, 2, "zcdp", ("exact discrete Gaussian", ""), FAINT_COST),
     "discrete Laplace": Kind(
-        "laplace", True, 1, "pure", ("exact discrete Laplace", ""), budgets=(PureDP,)
+        "laplace", True, 1, "pure", ("exact discrete Laplace", ""), budgets=(PureDP, ApproxDP)
     ),
     "gaussian": Kind("gaussian", False, 2, "gaussian", ("floating-point Gaussian", SIMULATING)),
     "laplace": Kind(
-        "laplace", False, 1, "pure", ("floating-point Laplace", SIMULATING), budgets=(PureDP,)
+        "laplace",
+        False,
+        1,
+        "pure",
+        ("floating-point Laplace", SIMULATING),
+        budgets=(PureDP, ApproxDP),
     ),
 }
 _NAMES: Final = {(kind.law, kind.exact): name for name, kind in NAMED.items()}
+# What users may call it instead.
+CALLED: Final = {"discrete Gaussian": "discrete"}
 # What is drawn for a budget of pure DP where not Gaussian noise is asked for, to simulate.
 PURE: Final = {"discrete": "discrete Laplace"}
 SIMULATED: Final = tuple(name for name, kind in NAMED.items() if not kind.exact)
@@ -162,7 +167,8 @@ class Noise:
     @classmethod
     def named(cls, name: str, size: ArrayLike = 1.0) -> Noise:
         """Noise by what plans call it."""
-        return cls(NAMED[name].law, size, NAMED[name].exact)
+        kind = NAMED[CALLED.get(name, name)]
+        return cls(kind.law, size, kind.exact)
 
     @classmethod
     def within(cls, budget: Budget | None, name: str, size: ArrayLike = 1.0) -> Noise:
@@ -327,8 +333,7 @@ class Noise:
         By the exact curve discrete noise costs up to `MOST_LOSS` times 2ρ; that much is kept back.
         """
         if self.law == "laplace":
-            assert isinstance(budget, PureDP)  # as `Kind.budgets` says
-            return budget.epsilon
+            return budget.own_epsilon
         if not self.exact:
             return budget.gaussian_pcost()
         if isinstance(budget, zCDP):

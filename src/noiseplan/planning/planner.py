@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 from noiseplan.errors import PlanError, remedy, setting
-from noiseplan.mechanisms.cost import with_mu2
 from noiseplan.noise.law import Law
-from noiseplan.planning import limits
-from noiseplan.planning.candidate import ASKED, Candidate, Planner, reached
+from noiseplan.planning import limits, noise_choice
+from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish
 from noiseplan.planning.least_cost import least_cost, least_epsilon
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
@@ -47,8 +46,7 @@ from noiseplan.planning.reductions import (
     Unweighted,
 )
 from noiseplan.planning.smaller_domain import few_groups, smaller
-from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
+from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Query, Workload
 from noiseplan.queries.workload import as_workload
@@ -249,8 +247,8 @@ def plan(
     workload
         What is to be answered: a workload, one query, or a list of queries.
     budget
-        `zCDP(rho)`, `ApproxDP(epsilon, delta)` or `PureDP(epsilon)`, or `GDP(mu)` with
-        noise="gaussian": the best error within it.
+        `zCDP(rho)`, `ApproxDP(epsilon, delta)`, `GDP(mu)` or `PureDP(epsilon)`: the best error
+        within it.
     targets
         Variances that must be met, by query name or one for all queries: the least privacy cost
         that meets them, or with noise="discrete Laplace" the least ε of pure DP. With a budget
@@ -277,9 +275,11 @@ def plan(
         "add-remove" one record, or "replace" one record by another (the total is then exact where
         Gaussian noise is planned).
     noise
-        "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace
-        for `PureDP`; "discrete Laplace" for targets at the least ε. "gaussian", and "laplace" for
-        `PureDP`: floating-point noise, for simulation; releases made with it say so.
+        "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace for
+        `PureDP`; for `ApproxDP` whichever serves the objective better. "discrete Gaussian" and
+        "discrete Laplace" force one, the latter also for targets at the least ε. "gaussian", and
+        "laplace" for `PureDP` and `ApproxDP`: floating-point noise, for simulation; releases made
+        with it say so.
     max_rows
         Records that one person may have. The budget is then a person's: neighbours differ by all
         of them. Release with `plan.release(data, person="id")`, which keeps at most so many.
@@ -312,28 +312,13 @@ def plan(
         problem = Targets().forward(problem)
     if isinstance(problem.goal, RMSE):
         problem = Unweighted().forward(problem)
-    return finish(problem, by_exact_curve(problem))
+    within, candidate = noise_choice.planned(problem, _by_family)
+    return replace(finish(within, candidate), budget=budget)
 
 
-def by_exact_curve(problem: Problem) -> Candidate:
-    """Return what the planner proposes, with noise fine enough for the exact curve of the budget.
-
-    (ε, δ) and GDP budgets are spent by μ² ≤ ℓ·2ρ with the lattice loss ℓ ≤ `MOST_LOSS`. Where
-    integers are too coarse for that, noise is drawn on multiples of 1/k. Where there is hardly any
-    noise, integers by zCDP may be better: then both are planned.
-    """
-    family, limit = FAMILIES[problem.drawn.law], problem.budget
-    found = family.planned(problem)
-    if not problem.integer or not isinstance(limit, ApproxDP | GDP):
-        return found
-    if not with_mu2(found.privacy, [found.mechanism]).within(limit):
-        mechanism = found.mechanism.on_lattice(found.mechanism.noise.finer())
-        figures = RowFigures(problem.design, mechanism)
-        found = replace(found, mechanism=mechanism, figures=figures)
-    if not problem.faint or isinstance(limit, GDP):
-        return found
-    coarse = family.planned(replace(problem, budget=zCDP(limit.zcdp_rho())))
-    return min(found, coarse, key=lambda each: reached(problem, each))
+def _by_family(problem: Problem) -> Candidate:
+    """Return what is planned with the noise of a problem."""
+    return FAMILIES[problem.drawn.law].planned(problem)
 
 
 def over_classes(problem: Problem, planner: Planner) -> Candidate:

@@ -36,7 +36,7 @@ from noiseplan.strategies.given_rows import Strategy
 if TYPE_CHECKING:
     from noiseplan.mechanisms.partition.partition_settings import Dawa
 
-NOISES: Final = ("discrete", "discrete Laplace", "gaussian", "laplace")
+NOISES: Final = ("discrete", "discrete Gaussian", "discrete Laplace", "gaussian", "laplace")
 # Variances go as one over the cost, and their squares must be numbers too.
 LEAST_COST: Final = 1e-120
 
@@ -75,6 +75,7 @@ class Problem:
     noise: str = "discrete"
     max_rows: int = 1
     strategies: Mapping[str, object] | None = None
+    rough: bool = False  # whether searches that take long are left out
     started: float = field(default_factory=time.perf_counter)
 
     @property
@@ -223,13 +224,13 @@ class Problem:
             raise PlanError(f"neighbours are 'add-remove' or 'replace', found {self.neighbours!r}")
         if self.noise not in NOISES:
             raise PlanError(
-                f"noise is 'discrete' or 'gaussian' (for simulation), or 'discrete Laplace' for "
-                f"targets met with pure DP, found {self.noise!r}"
+                f"noise is 'discrete', 'discrete Gaussian' or 'discrete Laplace', or 'gaussian' or "
+                f"'laplace' for simulation, found {self.noise!r}"
             )
         if self.budget is not None and not isinstance(self.budget, self.drawn.kind.budgets):
             raise PlanError(
                 setting("noise", self.noise)
-                + " goes with a budget of pure DP, as in "
+                + " goes with a budget of pure DP or of (ε, δ), as in "
                 + remedy("pure budget", "PureDP(1.0)", "1.0")
                 + f", found {self.budget}; leave out "
                 + remedy("argument", "noise=", "[plan] noise")

@@ -423,6 +423,6 @@ def may_promise(known: Law, stated: Law) -> bool:
 
 def asked_for(budget: Budget | None) -> str:
     """The budget in its own currency, where what is shown besides is in others."""
-    if not isinstance(budget, ApproxDP) or budget.delta == SHOWN_DELTA:
+    if not isinstance(budget, ApproxDP):
         return ""
-    return f"within ε = {text_of(budget.epsilon)} at δ = {text_of(budget.delta)}, as asked"
+    return f"within ε = {text_of(budget.epsilon)} at δ = {text_of(budget.delta)}, as decided"

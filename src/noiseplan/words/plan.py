@@ -27,6 +27,7 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.plan import total_is_exact
 from noiseplan.planning.pure_bounds import lower_bounds
+from noiseplan.privacy import ApproxDP
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
 from noiseplan.texts import counted, duration, error_text, percent, percent_up, shortened
@@ -55,6 +56,11 @@ def _of_others(plan: Plan) -> bool:
 
 # What is said of a plan, which is made from what is declared.
 NO_DATA = "no data was read"
+# What a release of pure DP means for others of the same people, where (ε, δ) was decided.
+LATER = (
+    "pure ε adds up release by release; to publish more of these people later, take\n"
+    '              noise="discrete Gaussian", whose costs add up by squares'
+)
 # Certified gaps up to the first are near the best, beyond the second they do not tell how near, and
 # beyond the third they say nothing.
 NEAR, SOME_USE, NO_USE = 0.05, 9.0, 99.0
@@ -154,7 +160,13 @@ def named_facts(plan: Plan, read: str = NO_DATA) -> dict[str, str]:
         **({"considered": considered_words(plan.considered)} if plan.considered else {}),
         "measures": _measures(plan),
         "noise": noise_words(plan),
+        **({"later": LATER} if takes_all_epsilon(plan) else {}),
     }
+
+
+def takes_all_epsilon(plan: Plan) -> bool:
+    """Return whether Laplace noise was taken for a budget in (ε, δ)."""
+    return isinstance(plan.budget, ApproxDP) and plan.privacy.pure_epsilon is not None
 
 
 def _objective(plan: Plan, read: str) -> str:
@@ -204,7 +216,9 @@ def noise_words(plan: Plan) -> str:
     if plan.noise in SIMULATED:
         return what + told
     loss = percent(max(plan.rounding_loss, 0.0))
-    return f"{what} on integers{told}; costs {loss} of variance"
+    fine = plan.mechanism.noise.exact
+    where = "integers" if fine <= 1 else f"multiples of 1/{fine}"
+    return f"{what} on {where}{told}; costs {loss} of variance"
 
 
 def _error(plan: Plan) -> str:

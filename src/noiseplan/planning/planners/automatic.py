@@ -35,7 +35,6 @@ from noiseplan.planning.candidate import (
     reached,
 )
 from noiseplan.planning.cell_classes import at_least
-from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import BETTER, EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
 from noiseplan.planning.objectives import (
     ConvexLoss,
@@ -122,7 +121,8 @@ def solve(problem: Problem, challengers: Challengers | None = None) -> Candidate
         best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
         # Where a record is replaced, rows may cost nothing, which not every family knows.
         known = problem.neighbours == "add-remove" or _family(problem).has_optimum
-        for name, challenge in () if plain_tables and known else challengers or CHALLENGERS:
+        challengers = challengers or (ROUGH if problem.rough else CHALLENGERS)
+        for name, challenge in () if plain_tables and known else challengers:
             best = _against(problem, best, name, challenge(problem, best))
     return or_faint(problem, best) if problem.faint else best
 
@@ -232,7 +232,7 @@ def _or_classes(problem: Problem, plain: Candidate) -> Candidate:
         return plain if said else _taken(plain, plain.considered[0][0], family.matrix, found)
     small = found.forward(problem)
     inner = family.over_classes(small)
-    require_sound(small, inner)
+    inner.figures.require_answers(inner.mechanism)
     best = replace(found.back(inner), name=family.called(plain, inner))
     if reached(problem, best) >= BETTER * reached(problem, plain):
         return _taken(plain, plain.considered[0][0], family.matrix, NOT_BETTER)
@@ -415,6 +415,7 @@ OF_ONE_QUERY: Final[Challengers] = (
     ("own rows", _own_rows),
     ("rows or cells of each table", _each_table),
 )
+ROUGH: Final[Challengers] = (("own rows", _own_rows),)
 CHALLENGERS: Final[Challengers] = (
     (coupled_plans.NAME, _coupled),
     (level_plans.LevelPlan.taken, _levels),

@@ -121,7 +121,7 @@ def _too_many_rows(problem: Problem) -> bool:
 def _untried(problem: Problem, tables: Candidate, ways: list[Candidate]) -> str | None:
     """Why one p-identity matrix over all cells is not tried unasked, if it is not."""
     size = problem.size
-    if size > MATRIX_CELLS:
+    if problem.rough or size > MATRIX_CELLS:
         return f"not tried, {size:,} cells"
     if size > SMALL_CELLS and not problem.design.free:
         return "not tried for plain tables"

@@ -1,0 +1,108 @@
+"""The noise that serves an (ε, δ) budget best: Gaussian noise by its exact curve, or Laplace noise.
+
+Pure ε-differential privacy is (ε, δ)-differential privacy at every δ, so Laplace noise may be taken
+too. Standard errors of k equal tables grow as k with Laplace noise and as √k with Gaussian noise:
+few tables are better off with the first (docs/how-to-choose.md shows where the lines cross).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from noiseplan.errors import NoiseplanError
+from noiseplan.mechanisms.cost import with_mu2
+from noiseplan.planning.candidate import Candidate, reached
+from noiseplan.planning.objectives import TotalVariance, WorstVariance
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.privacy import GDP, ApproxDP, PureDP, zCDP
+
+Solve = Callable[[Problem], Candidate]
+# Laplace plans are searched in full where a rough one has at most so many times the objective of
+# the Gaussian one: the search has never gained more.
+NEAR: Final = 4.0
+# Over more cells of several attributes the full search takes seconds and has gained nothing.
+SEARCHED_CELLS: Final = 512
+
+
+def planned(problem: Problem, solve: Solve) -> tuple[Problem, Candidate]:
+    """Return what is planned within the budget, and the problem with the budget of its noise.
+
+    `solve` plans with the noise of a problem, whatever others there are.
+    """
+    if not isinstance(problem.budget, ApproxDP):
+        return problem, by_exact_curve(problem, solve)
+    pure = replace(problem, budget=PureDP(problem.budget.epsilon))
+    if problem.drawn.law == "laplace":
+        return pure, solve(pure)
+    gaussian = by_exact_curve(problem, solve)
+    if problem.noise != "discrete" or problem.name != "auto" or problem.strategies:
+        return problem, gaussian
+    laplace = _laplace(pure, solve, NEAR * _value(problem, gaussian))
+    if laplace is None:
+        return problem, gaussian
+    if _value(pure, laplace) < _value(problem, gaussian):
+        return pure, _beside(problem, laplace, "discrete Gaussian noise", gaussian)
+    return problem, _beside(problem, gaussian, "discrete Laplace noise", laplace)
+
+
+def by_exact_curve(problem: Problem, solve: Solve) -> Candidate:
+    """Return what is planned with one noise, fine enough for the exact curve of the budget.
+
+    (ε, δ) and GDP budgets are spent by μ² ≤ ℓ·2ρ with the lattice loss ℓ ≤ `noise.law.MOST_LOSS`.
+    Where integers are too coarse for that, noise is drawn on multiples of 1/k. Where there is
+    hardly any noise, integers by zCDP may be better: then both are planned.
+    """
+    limit, found = problem.budget, solve(problem)
+    if not problem.integer or not isinstance(limit, ApproxDP | GDP):
+        return found
+    if not with_mu2(found.privacy, [found.mechanism]).within(limit):
+        mechanism = found.mechanism.on_lattice(found.mechanism.noise.finer())
+        found = replace(found, mechanism=mechanism, figures=RowFigures(problem.design, mechanism))
+    if not problem.faint or isinstance(limit, GDP):
+        return found
+    coarse = solve(replace(problem, budget=zCDP(limit.zcdp_rho())))
+    return min(found, coarse, key=lambda each: _value(problem, each))
+
+
+def _laplace(pure: Problem, solve: Solve, most: float) -> Candidate | None:
+    """Return the Laplace plan, from a rough search where that is above `most`; None if refused."""
+    try:
+        rough = solve(replace(pure, rough=True))
+        one = pure.design.roles.attributes < 2
+        if _value(pure, rough) > most or not (one or pure.size <= SEARCHED_CELLS):
+            return rough
+        return min(rough, solve(pure), key=lambda each: _value(pure, each))
+    except (NoiseplanError, np.linalg.LinAlgError):  # an objective or rows that it has no plan for
+        return None
+
+
+def _value(problem: Problem, candidate: Candidate) -> float:
+    """Return what is to be small, whatever the noise; for targets, by how much they are relaxed."""
+    if problem.priorities is not None:
+        return candidate.figures.target_scale(1.0 / problem.priorities)
+    return reached(problem, candidate)
+
+
+def _beside(problem: Problem, taken: Candidate, name: str, other: Candidate) -> Candidate:
+    """Return the candidate with a word on what the other noise would have had."""
+    (label, mine), (_, theirs) = _figure(problem, taken), _figure(problem, other)
+    said = f"{label} {theirs:.4g} instead of {mine:.4g}"
+    return replace(taken, considered=(*taken.considered, (name, said)))
+
+
+def _figure(problem: Problem, candidate: Candidate) -> tuple[str, float]:
+    figures, goal = candidate.figures, problem.goal
+    if problem.priorities is not None:
+        return "targets relaxed by", _value(problem, candidate)
+    if isinstance(goal, WorstVariance):
+        return "largest weighted standard error", float(np.sqrt(figures.worst_variance))
+    if isinstance(goal, TotalVariance):
+        often = figures.design.roles.type_count
+        mean = float(often @ figures.type_variances) / problem.workload.rows
+        return "RMSE", float(np.sqrt(mean))
+    return str(goal), _value(problem, candidate)

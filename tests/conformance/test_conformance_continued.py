@@ -15,10 +15,8 @@ from mechanism_examples import (
     MIXED,
     STEPS,
     SUMS,
-    SUMS_OF_ALL,
     TWO,
     alone,
-    by,
     grouped,
     own_rows,
     series,
@@ -40,7 +38,6 @@ MADE = {
     "a group over fewer cells": lambda **how: grouped(HALVES, (0,), (1,), **how)(),
     "groups": lambda **how: grouped(SUMS, (0, 2), (1,), (3,), **how)(),
     "a series": lambda **how: series(SUMS, **how)(),
-    "tables together": lambda **how: by(SUMS_OF_ALL, planner="coupled", **how)(),
     "rows of the workload": lambda **how: own_rows(MIXED, **how)(),
 }
 
@@ -48,7 +45,7 @@ MADE = {
 @cache
 def planned(name: str, rho: float, noise: str = "discrete", **how: Any) -> nz.Plan:
     plan = MADE[name](budget=nz.zCDP(rho), noise=noise, **how)
-    assert plan.mechanism.kind in ("side by side", "series", "coupled", "workload rows")
+    assert plan.mechanism.kind in ("side by side", "series", "workload rows")
     return plan
 
 

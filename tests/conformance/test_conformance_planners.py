@@ -26,7 +26,6 @@ GAUSSIAN: dict[str, set[str]] = {
     "residual": {REPLACE, WORST, TARGETS},
     "residual+": {REPLACE, WORST, TARGETS},
     "product": {REPLACE},
-    "coupled": set(),
     "optimal": {REPLACE, WORST, TARGETS},
     "refined": {WORST, TARGETS, NOT_TOTAL},
     "sm2": {WORST, TARGETS, NOT_TOTAL},

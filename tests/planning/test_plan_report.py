@@ -111,7 +111,7 @@ MANY = nz.Workload.marginals(
         (
             MANY,
             {},
-            "residual (taken); coupled: not clearly better; optimal: not clearly better",
+            "residual (taken); optimal: not clearly better",
         ),
         (MANY, {"planner": "optimal", "max_rows": 2}, "optimal (asked for)"),
         (

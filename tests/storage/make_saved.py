@@ -381,8 +381,6 @@ RELEASES: dict[str, Callable[[], Any]] = {
         RANGES, budget=ZCDP, noise=G, planner="weighted-hierarchical-3"
     ),
     # residuals of several tables together
-    "coupled-discrete": lambda: planned(SUMS, budget=ZCDP, noise=D, planner="coupled"),
-    "coupled-float": lambda: planned(SUMS, budget=ZCDP, noise=G, planner="coupled"),
     # products of one strategy per attribute
     "product-identity": lambda: tall(budget=ZCDP, noise=D, planner="identity"),
     "product-wavelet": lambda: tall(budget=ZCDP, noise=G, planner="wavelet"),

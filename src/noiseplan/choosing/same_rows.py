@@ -31,10 +31,10 @@ from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.reduced import CELLS, ReducedMechanism
 
 # Mechanisms that are continued so where they are all of a plan; others have ways of their own.
-KINDS: Final = ("levels", "tree", "series", "coupled", "workload rows", "side by side")
+KINDS: Final = ("levels", "tree", "series", "workload rows", "side by side")
 # Those that a part may be: each says σ² of each array of measured numbers, in the same order, in
 # arrays of such names or among what is saved beside them.
-PARTS: Final = ("levels", "tree", "series", "coupled", "residual", "dense", "workload rows")
+PARTS: Final = ("levels", "tree", "series", "residual", "dense", "workload rows")
 SIZES: Final = ("_sigma2", "sizes")
 
 

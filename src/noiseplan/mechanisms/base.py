@@ -225,11 +225,6 @@ class Mechanism(ABC):
         """Its diagonal, what a record in each cell costs; for domains whose cells can be listed."""
         return np.diagonal(self.cost_matrix())
 
-    def hidden_cost(self) -> float:
-        """By how much the cost of a record may be above this diagonal, beyond a share of itself:
-        where its numbers are sums that cancel, rounding is a share of what they are sums of."""
-        return 0.0
-
     # ------------------------------------------------------------------ answering
 
     @abstractmethod

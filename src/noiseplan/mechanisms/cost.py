@@ -25,7 +25,7 @@ from noiseplan.mechanisms.pair_distances import farthest
 from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.privacy.guarantee import joint_law
 from noiseplan.privacy.people import person_price
-from noiseplan.privacy.rounding import margin, product_up, sum_up
+from noiseplan.privacy.rounding import margin, product_up
 
 if TYPE_CHECKING:
     from noiseplan.mechanisms.base import Mechanism
@@ -115,12 +115,9 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
     numbers = sum(mechanism.numbers for mechanism in mechanisms)
     with np.errstate(over="ignore", invalid="ignore"):
         cost = np.sum([mechanism.cost_matrix() for mechanism in mechanisms], axis=0)
-        hidden = sum_up(mechanism.hidden_cost() for mechanism in mechanisms)
-        if neighbours == "replace":
-            largest, hidden = farthest(cost, numbers), 4 * hidden  # (a − b)² ≤ 2a² + 2b²
-        else:
-            largest = float(np.diagonal(cost).max())
-    return or_infinite(product_up(sum_up([largest, hidden]), 1 + margin(numbers)))
+        replaced = neighbours == "replace"
+        largest = farthest(cost, numbers) if replaced else float(np.diagonal(cost).max())
+    return or_infinite(product_up(largest, 1 + margin(numbers)))
 
 
 def or_infinite(cost: float) -> float:

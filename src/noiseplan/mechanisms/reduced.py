@@ -112,9 +112,6 @@ class ReducedMechanism(Mechanism):
     def cell_costs(self) -> Array:
         return self.small.cell_costs()[self.cells.of_cells()]
 
-    def hidden_cost(self) -> float:
-        return self.small.hidden_cost()
-
     def measure(
         self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:

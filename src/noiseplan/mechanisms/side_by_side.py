@@ -32,7 +32,7 @@ from noiseplan.mechanisms.base import (
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.noise.law import LEAST_VARIANCE, Noise, Sampler
 from noiseplan.privacy import Neighbours
-from noiseplan.privacy.rounding import margin, product_up, sum_up
+from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -155,9 +155,6 @@ class SideBySide(Mechanism):
 
     def cell_costs(self) -> Array:
         return np.asarray(sum(each.cell_costs() for each in self.mechanisms))
-
-    def hidden_cost(self) -> float:
-        return sum_up(each.hidden_cost() for each in self.mechanisms)
 
     # ------------------------------------------------------------------ answering
 

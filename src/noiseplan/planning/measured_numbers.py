@@ -90,13 +90,6 @@ class Numbers(ABC):
         """Rows of which no entry is larger."""
 
     @abstractmethod
-    def mixing(self, rows: Array, bits: int) -> tuple[Array, float]:
-        """Rows near a multiple of these, so many bits of each column, and how many times as large.
-
-        Columns may differ much in size.
-        """
-
-    @abstractmethod
     def bits(self, bits: Callable[[], int]) -> int | None:
         """So many, where rows are rounded to them at all."""
 
@@ -153,14 +146,6 @@ class Integers(Numbers):
     def towards_zero(self, rows: Array) -> Array:
         return np.trunc(rows)
 
-    def mixing(self, rows: Array, bits: int) -> tuple[Array, float]:
-        if len(rows) == 1:
-            return np.ones((1, 1)), 1 / float(rows[0, 0])
-        powers = np.floor(np.log2(np.abs(rows).max(axis=0)))
-        least = float(powers.min())
-        entries = np.rint(rows * 2.0 ** (bits - powers)) * 2.0 ** (powers - least)
-        return entries, 2.0 ** (bits - least)
-
     def bits(self, bits: Callable[[], int]) -> int | None:
         return bits()
 
@@ -205,9 +190,6 @@ class Reals(Numbers):
 
     def towards_zero(self, rows: Array) -> Array:
         return rows
-
-    def mixing(self, rows: Array, bits: int) -> tuple[Array, float]:
-        return rows, 1.0
 
     def bits(self, bits: Callable[[], int]) -> int | None:
         return None

@@ -25,7 +25,6 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
     beside_levels,
-    coupled_plans,
     laplace_matrix,
     long_plans,
     long_refusals,
@@ -214,7 +213,7 @@ class LaplaceFamily(Family):
 FAMILIES: Final[dict[Law, Family]] = {
     "gaussian": GaussianFamily(
         named.GAUSSIAN,
-        (automatic.PLANNER, residual_family.PLANNER, coupled_plans.PLANNER, optimal.PLANNER),
+        (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER),
         STRATEGIES,
         (replaced_optimum.PLANNER,),
     ),
@@ -262,8 +261,7 @@ def plan(
         reaches so much.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
-        "product" (one strategy per attribute), "coupled" (tables measured together, where every
-        attribute is asked in one way); the exact optimum over a small domain or, where
+        "product" (one strategy per attribute); the exact optimum over a small domain or, where
         queries span few dimensions, over up to ten million cells, "optimal"; for targets also
         "refined" (least cost to every cell) and "sm2" (for comparison);
         known strategies over it, such as "hierarchical-4", "wavelet", "eigen", "fourier"

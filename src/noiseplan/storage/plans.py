@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 # Every kind of mechanism that is saved, by its name in the registry.
-import noiseplan.mechanisms.coupled
 import noiseplan.mechanisms.crossed
 import noiseplan.mechanisms.matrix
 import noiseplan.mechanisms.measured_levels

@@ -4,7 +4,6 @@
 | --- | --- | --- |
 | `automatic` | both | auto; by `laplace_choice` for Laplace noise |
 | `residual_family` | Gaussian | residual, residual+, product |
-| `coupled_plans` | Gaussian | coupled |
 | `optimal` | Gaussian | optimal, refined, sm2 |
 | `table_plans` | Laplace | identity, p-identity, tree, wavelet |
 | `laplace_matrix` | Laplace | matrix, workload |

@@ -44,7 +44,6 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.planners import (
     beside_levels,
-    coupled_plans,
     each_alone,
     faint_noise,
     laplace_choice,
@@ -280,14 +279,6 @@ def _levels(problem: Problem, best: Candidate) -> Candidate | None:
     return found if better else None
 
 
-def _coupled(problem: Problem, best: Candidate) -> Candidate | str | None:
-    """Residuals of several tables measured together."""
-    several = len(problem.workload) > 1 and problem.design.roles.attributes > 1
-    if not (several and _family(problem).has_optimum) or at_the_optimum(best):
-        return None
-    return coupled_plans.unasked(problem, best)
-
-
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The optimum where the rank is low, however many cells there are."""
     return waited_optimum.found_for(problem, best) if _family(problem).has_optimum else None
@@ -381,8 +372,7 @@ def _against(
         best, found = found, NOT_BETTER  # and it is known how good that is
     if isinstance(found, Candidate):
         try:
-            worth = LESS_WORTH.get(name, _family(problem).worth)
-            if reached(problem, found) < worth * reached(problem, best):
+            if reached(problem, found) < _family(problem).worth * reached(problem, best):
                 return _instead(problem, best, name, found)
             found = NOT_BETTER
         except np.linalg.LinAlgError:  # variances that differ too much for double precision
@@ -405,8 +395,6 @@ def _others(best: Candidate, name: str) -> Considered:
     return tuple((n, reason) for n, reason in best.considered if n != name)
 
 
-# Challengers that are taken for less than others of their family.
-LESS_WORTH: Final = {coupled_plans.NAME: coupled_plans.WORTH_IT}
 # What comes after the families and one matrix, each against the best so far: a candidate, or why
 # there is none; nothing where there is nothing to say. What a later one says of itself counts.
 Challengers = tuple[tuple[str, Callable[[Problem, Candidate], Candidate | str | None]], ...]
@@ -417,7 +405,6 @@ OF_ONE_QUERY: Final[Challengers] = (
 )
 ROUGH: Final[Challengers] = (("own rows", _own_rows),)
 CHALLENGERS: Final[Challengers] = (
-    (coupled_plans.NAME, _coupled),
     (level_plans.LevelPlan.taken, _levels),
     ("optimal", _row_space),
     *OF_ONE_QUERY,

@@ -172,7 +172,7 @@ class Mechanism(ABC):
         Sums of integers stay exact, and what is divided is noisy already. Every way to data leads
         through here.
         """
-        k = self.noise.exact
+        k = 0 if self.data_aware else self.noise.exact
         if k <= 1:
             return self.measure(marginals, sample, progress)
         found = self.measure(lambda sets: marginals(sets) * k, sample, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -103,8 +104,11 @@ def read_plan(
     if max_rows < 1:
         raise StorageError(f"the plan is for people with {max_rows} records, at least 1 is meant")
     if content["noise"] != GIVEN:
-        combined = content["noise"] == COMBINED and guarantee.law == "zcdp"
-        require_price(mechanism.as_stated() if combined else mechanism, guarantee, max_rows)
+        if content["noise"] == COMBINED and guarantee.law == "zcdp":
+            # μ² adds up over the measurements that were put together, each with its own noise.
+            require_price(mechanism.as_stated(), replace(guarantee, mu2=None), max_rows)
+        else:
+            require_price(mechanism, guarantee, max_rows)
     bound, proved, gap = known
     # Variances are those of one record's cost, whatever a person pays.
     record = guarantee if max_rows == 1 else record_price(guarantee, max_rows)

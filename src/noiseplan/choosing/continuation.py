@@ -15,6 +15,7 @@ from noiseplan.counting.person_cap import PersonCap
 from noiseplan.errors import PlanError, remedy
 from noiseplan.ledger import BudgetExceeded
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.cost import with_mu2
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
@@ -151,7 +152,9 @@ class Continuation:
         if self.family.covers(self.plan.mechanism, united):
             done = completed(self.family, self.plan, parts)
             if done.plan is self.plan:
-                return replace(done, plan=replace(self.plan, privacy=self.total))
+                # Read back, it is priced by its own noise, of which integers cost no less.
+                total = with_mu2(self.total, [self.plan.mechanism])
+                return replace(done, plan=replace(self.plan, privacy=total))
         asked = Union.of([self.earlier.plan, self.plan])
         objective = "none: what several releases tell together"
         origin = Origin.like(self.plan, COMBINED, objective, COMBINED)

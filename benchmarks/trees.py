@@ -14,7 +14,7 @@ import noiseplan as nz
 from benchmarks.domains import BUDGET
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds, in_own_process, peak_bytes
-from noiseplan.planning import crossing_groups, limits
+from noiseplan.planning import limits
 from noiseplan.planning.planners import automatic, beside_levels
 
 MEGABYTES: Final = 2**20
@@ -35,7 +35,6 @@ def tables(quick: bool) -> Iterator[Table]:
     yield detailed(quick)
     yield conditions(quick)
     yield weighty(quick)
-    yield crossing(quick)
     if not quick:
         yield growth()
     yield apart()
@@ -311,58 +310,6 @@ def _by_code(codes: list[str], texts: list[str]) -> nz.Workload:
         nz.Query(schema, {"geo": VALUE, "sex": VALUE}),
     ]
     return (nz.Workload(tables) + nz.Workload.predicates(schema, texts)).weighted("tables")
-
-
-def crossing(quick: bool) -> Table:
-    """Ways to group places that do not lie within each other."""
-    rows: list[tuple[Cell, ...]] = []
-    for leaves in (2_000, 5_000) if quick else (2_000, 20_000, 200_000):
-        workload = districts(leaves)
-        asked = {"total, by rows": (workload, "total")}
-        asked["total, by tables"] = workload.weighted("tables"), "total"
-        if leaves <= 20_000:
-            asked["worst"] = workload, "worst"
-        for name, (weighted, goal) in asked.items():
-            make = partial(nz.plan, weighted, budget=BUDGET, noise="gaussian", objective=goal)
-            seconds, plan = cpu_seconds(make, 1)
-            with mock.patch.object(crossing_groups, "_crossed_place", lambda problem: None):
-                said = make().certify().gap
-            proof = plan.certify()
-            figures = (brief(proof.value), f"{said:.1%}", f"{proof.gap:.1%}", "15%")
-            rows.append((f"{leaves:,}", name, *figures, brief(seconds), proof.gap <= 0.15))
-    return Table(
-        title="Groupings that cross",
-        sentence="Places, districts by sex, counties that cross them by ages up to each, nine "
-        "regions across both by age, and ranges of ages: how far above its bound the plan is "
-        "certified to be, without and with the bound for ways to group places that cross.",
-        source="its own certificate; the limit was chosen after first figures of the total were "
-        "seen. Of 600 such places the optimum is known, and the bound is 1.0 to 1.6 % below it.",
-        columns="places | objective | value | without it | certified | limit | seconds | verdict",
-        rows=tuple(rows),
-        claims=(all_rows("certified to the limit", rows),),
-    )
-
-
-def districts(leaves: int) -> nz.Workload:
-    """Counties and districts of places one after the other, and regions across them."""
-    schema = nz.Schema.from_sizes({"place": leaves, "age": 20, "sex": 2})
-    rng = np.random.default_rng(leaves)
-    county, district, region = (
-        _groups(np.unique(of_place, return_inverse=True)[1])
-        for of_place in (
-            np.sort(rng.integers(0, 12, leaves)),
-            np.sort(rng.integers(0, min(leaves // 7, 700), leaves)),
-            rng.integers(0, 9, leaves),
-        )
-    )
-    factors: list[dict[str, nz.Factor]] = [
-        {"place": county, "age": nz.Prefix()},
-        {"place": district, "sex": VALUE},
-        {"place": region, "age": VALUE},
-        {"place": VALUE},
-        {"age": nz.Ranges(), "sex": VALUE},
-    ]
-    return nz.Workload([nz.Query(schema, factor) for factor in factors])
 
 
 def by_detail(leaves: int, even: bool) -> nz.Workload:

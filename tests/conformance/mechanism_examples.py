@@ -62,12 +62,6 @@ HALVES = nz.Workload(  # 4 of the 24 cells are told apart
         nz.Query(SCHEMA, {"sex": nz.Identity()}),
     ]
 )
-SOME = nz.Workload(  # two of three regions: no query asks for the sum over all of them by age
-    [
-        nz.Query(SCHEMA, {"region": nz.Custom(np.tri(3))}, weight=2.0),
-        nz.Query(SCHEMA, {"age": nz.Prefix(), "region": nz.Custom([[0, 0, 1], [1, 0, 0]])}),
-    ]
-)
 GROUPS = nz.Levels(["x", "x", "y", "y", "y", "z", "z"], leaves=False)
 PLACE = nz.Schema(
     {"age": nz.Ordinal(range(7)), "sex": nz.Categorical(["F", "M"]), "region": SCHEMA["region"]}
@@ -300,8 +294,6 @@ EXAMPLES: dict[str, Factory] = {
     "reduced, float": reduced(budget=ZCDP, noise=G, planner="optimal"),
     "reduced, Laplace, discrete": reduced(budget=PURE, noise=D, planner="matrix"),
     "reduced, Laplace, float": reduced(budget=PURE, noise=L, planner="matrix"),
-    "unsplit, discrete": by(SOME, noise=D, planner="residual"),
-    "unsplit, float": by(SOME, noise=G, planner="residual"),
     "tree, discrete": tree(budget=ZCDP, noise=D),
     "tree, float": tree(budget=ZCDP, noise=G),
     "tree, little noise": tree(budget=SHARP, noise=D),

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import noiseplan as nz
 from depth import seeds
-from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.planners import residual_family
 from oracles import add_remove_cost, blue_covariance, cost_of, optimal_total, probe, replace_cost
@@ -233,120 +230,3 @@ def test_blocks_apart_where_records_cannot_be_listed(monkeypatch: pytest.MonkeyP
     assert plan.total_variance <= noise_on_each_table(workload, worst=False)
     monkeypatch.setattr(residual_family, "BY_BLOCKS", ())
     assert plan.total_variance <= 0.6 * residual(workload, budget=ONE).total_variance
-
-
-# ---------------------------------------------------------------------- attributes left whole
-
-
-def some_values(seed: int) -> nz.Workload:
-    """Some values of one attribute by another, beside tables that ask for all of it."""
-    rng = np.random.default_rng(seed)
-    schema = nz.Schema.from_sizes({"a": int(rng.integers(3, 6)), "b": 3, "c": 2})
-    some = nz.Custom(np.eye(3)[rng.permutation(3)[:2]])
-    return nz.Workload(
-        [
-            nz.Query(schema, {"b": nz.Prefix()}, weight=2.0, name="b"),
-            nz.Query(schema, {"a": nz.Prefix(), "b": some}, name="a by some of b"),
-            nz.Query(schema, {"c": nz.Identity()}, name="c"),
-        ]
-    )
-
-
-@pytest.mark.grid
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("seed", seeds(3))
-def test_a_sum_nobody_asks_for_is_not_paid_for(seed: int, noise: str) -> None:
-    workload = some_values(seed)
-    plan = residual(workload, budget=nz.zCDP(0.01), noise=noise)
-    assert isinstance(plan.mechanism, ReducedMechanism)
-    assert "b without a total of its own" in str(plan)
-    b, sigma2 = probe(plan)
-    brute = add_remove_cost(cost_of(b, sigma2))
-    assert brute <= plan.privacy.pcost * (1 + 1e-12)
-    assert brute == pytest.approx(0.02, rel=1e-6)
-    for query in workload:
-        dense = query.dense()
-        expected = np.diagonal(blue_covariance(dense, dense, b, sigma2))
-        np.testing.assert_allclose(plan.variance(query), expected, rtol=1e-6)
-    best = optimal_total(workload)[0] / 0.02
-    assert best * (1 - 1e-6) <= plan.total_variance <= 1.01 * best
-    with pytest.MonkeyPatch.context() as without:
-        without.setattr(residual_family, "make_unsplit", lambda *_: None)
-        split = residual(workload, budget=nz.zCDP(0.01), noise=noise)
-    assert isinstance(split.mechanism, ResidualMechanism)
-    assert split.total_variance > 1.02 * best
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-def test_values_that_no_query_tells_apart_are_merged_first(noise: str, tmp_path: Path) -> None:
-    """The same as where each group is one value, saved and read back too."""
-    small, groups = some_values(0), np.array([0, 0, 1, 2, 2, 2])
-    wide = nz.Schema.from_sizes({"a": 5, "b": 6, "c": 2, "unasked": 7})
-    queries = []
-    for query in small:
-        factors = {
-            n: nz.Custom(f.matrix(small.schema[n]).dense()[:, groups]) if n == "b" else f
-            for n, f in query.factors.items()
-        }
-        queries.append(nz.Query(wide, factors, weight=query.weight, name=query.name))
-    plans = [residual(w, budget=ONE, noise=noise) for w in (nz.Workload(queries), small)]
-    assert plans[0].total_variance == pytest.approx(plans[1].total_variance, rel=1e-6)
-    assert "b without a total of its own" in str(plans[0])
-    b, sigma2 = probe(plans[0])
-    assert add_remove_cost(cost_of(b, sigma2)) <= plans[0].privacy.pcost * (1 + 1e-12) <= 1 + 1e-11
-    counts = np.random.default_rng(0).integers(0, 9, wide.shape)
-    release = plans[0].release(counts, seed=3)
-    release.save(tmp_path / "out")
-    again = nz.load(tmp_path / "out")
-    for query in queries:
-        np.testing.assert_array_equal(again.answer(query).estimate, release.answer(query).estimate)
-        np.testing.assert_allclose(again.plan.variance(query), plans[0].variance(query), rtol=1e-12)
-
-
-def test_queries_that_only_their_factors_tell_apart_keep_their_places() -> None:
-    """Those without names are called by their factors, which are called alike."""
-    schema = nz.Schema.from_sizes({"a": 4, "b": 3})
-    some = [nz.Custom(np.eye(3)[rows]) for rows in ([0, 1], [1, 2])]
-    workload = nz.Workload(
-        [
-            nz.Query(schema, {"a": nz.Prefix(), "b": some[0]}),
-            nz.Query(schema, {"a": nz.Prefix(), "b": some[1]}, weight=3.0),
-            nz.Query(schema, {"b": nz.Prefix()}, weight=2.0),
-            nz.Query(schema, {"a": nz.Prefix()}, weight=2.0),
-        ]
-    )
-    plan = residual(workload, budget=ONE)
-    best = optimal_total(workload)[0]
-    assert best * (1 - 1e-6) <= plan.total_variance <= 1.02 * best
-
-
-def test_an_attribute_is_split_where_every_table_has_its_sum() -> None:
-    for seed in range(4):
-        assert isinstance(residual(mixed(seed), budget=ONE).mechanism, ResidualMechanism)
-
-
-def test_other_objectives_and_neighbours_split_every_attribute() -> None:
-    for how in (
-        {"objective": nz.WorstVariance()},
-        {"neighbours": "replace"},
-        {"targets": 30.0, "budget": None},
-    ):
-        plan = residual(some_values(0), **{"budget": ONE, **how})
-        assert isinstance(plan.mechanism, ResidualMechanism)
-
-
-def test_a_plan_with_an_attribute_left_whole_is_continued() -> None:
-    workload = some_values(0)
-    plan, first = (
-        nz.plan(w, budget=nz.zCDP(0.1), planner="residual")
-        for w in (workload, nz.Workload.marginals(workload.schema, k=1))
-    )
-    assert isinstance(plan.mechanism, ReducedMechanism)
-    counts = np.random.default_rng(0).integers(0, 90, workload.schema.shape)
-    rest = plan.given(first.release(counts, seed=1))
-    assert 0 < rest.privacy.rho < plan.privacy.rho
-    done = rest.release(counts, seed=2)
-    for query in workload:
-        answer = done.answer(query)  # of both releases: no larger errors, but for rounding
-        assert (answer.std_error**2 <= plan.variance(query) * (1 + 1e-6)).all()
-        assert (np.abs(answer.estimate - query.apply(counts)) < 6 * answer.std_error).all()

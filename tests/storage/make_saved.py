@@ -413,12 +413,6 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "reduced-pure": lambda: planned(
         predicates(), large_counts(), budget=PURE, noise=D, planner="matrix"
     ),
-    "reduced-unsplit": lambda: planned(
-        nz.Workload([
-            nz.Query(SCHEMA, ["sex", "région"], weight=2.0),
-            nz.Query(SCHEMA, {"age": nz.Prefix(), "région": nz.Custom([[0, 0, 1], [1, 0, 0]])}),
-        ]), budget=ZCDP, noise=D, planner="residual",
-    ),
     # the rows of the queries themselves
     "tree-discrete": lambda: places(noise="discrete"),
     "tree-float": lambda: places(noise="gaussian", objective=nz.WorstVariance()),

@@ -32,7 +32,6 @@ from noiseplan.matrices.base import Array
 from noiseplan.noise.law import SIMULATED
 from noiseplan.optimize.allocation import share_for_sum
 from noiseplan.optimize.split_coordinates import Point
-from noiseplan.planning import crossing_groups
 from noiseplan.planning.bounds import (
     THOROUGH,
     USUAL,
@@ -379,7 +378,7 @@ def _along_attribute(plan: Plan) -> float:
     problem = Problem(plan.workload, budget=zCDP(0.5), noise="gaussian")
     found = tree_plans.solve(problem)
     if found is None:
-        return (crossing_groups.least_total(problem) or 0.0) * (1 - 1e-9)
+        return 0.0
     return found.optimality.lower_bound * found.privacy.pcost * (1 - 1e-9)
 
 

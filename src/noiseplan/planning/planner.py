@@ -161,7 +161,7 @@ class GaussianFamily(Family):
         best = automatic.or_apart(problem, automatic.or_optimum(problem, best), self._part)
         # Plans along a long attribute know nothing of faint noise; nor do shares of parts, which
         # go by variances at the whole budget, so that it comes last.
-        return automatic.or_faint(problem, automatic.known_by_groups(problem, best))
+        return automatic.or_faint(problem, best)
 
     def _part(self, problem: Problem) -> Candidate:
         return self.together(problem, automatic.PART)

@@ -23,7 +23,6 @@ from typing import Final
 import numpy as np
 
 from noiseplan.errors import PlanError, QueryError
-from noiseplan.planning import crossing_groups
 from noiseplan.planning.candidate import (
     NOT_BETTER,
     TAKEN,
@@ -61,7 +60,6 @@ from noiseplan.planning.planners.waited_optimum import at_the_budget, at_the_opt
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 from noiseplan.planning.some_by_cells import SomeByCells, all_searched
-from noiseplan.planning.table_matrix import norm_power
 from noiseplan.planning.threads import one_thread
 from noiseplan.queries import Custom
 
@@ -154,20 +152,6 @@ def or_apart(
     """The same, or parts of the workload side by side where these are clearly better."""
     found = queries_apart.solve(problem, best, together)
     return best if found is None else _against(problem, best, *found)
-
-
-def known_by_groups(problem: Problem, best: Candidate) -> Candidate:
-    """The same, with a bound for values that are grouped in ways that cross each other."""
-    loss = isinstance(problem.goal, ConvexLoss | RelativeError) and problem.priorities is None
-    if loss or problem.faint or at_the_optimum(best):
-        return best
-    power = np.inf if problem.priorities is not None else norm_power(problem.goal)
-    if power == 1:
-        least = crossing_groups.least_total(problem)
-    else:
-        least = crossing_groups.least_norm(problem, power)
-    cost = problem.allowed or 1.0
-    return best if least is None else waited_optimum.known_better(problem, best, least / cost)
 
 
 def _outright(problem: Problem) -> Candidate | None:

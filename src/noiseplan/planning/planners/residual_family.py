@@ -17,7 +17,6 @@ import numpy as np
 from noiseplan.errors import remedy
 from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.block_choice import make_blocks
-from noiseplan.planning.block_unsplit import make_unsplit
 from noiseplan.planning.candidate import ASKED, Candidate, Planner, reached
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.given_strategies import faithful_bits, given_splits
@@ -116,7 +115,6 @@ def made(problem: Problem, solution: Solution, blocks: bool = True) -> Candidate
         clearly = CLEARLY_BETTER * reached(problem, today)
         if own is not None and reached(problem, own) < clearly:
             today = own
-        return make_unsplit(problem, aim, solution, today) or today
     return today
 
 

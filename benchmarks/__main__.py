@@ -65,7 +65,6 @@ GROUPS: Final = {
     "attacks": Group("Attacks on privacy, budgets and data", Tables("attacks")),
     "cli": Group("The command line", Tables("cli")),
     "import": Group("Importing", Tables("importing")),
-    "house": Group("The house: rooms, lines and ways", Tables("house")),
 }
 
 

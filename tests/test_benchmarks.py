@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from depth import seeds
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `benchmarks` is not installed
 
-from benchmarks import default, house, marginals, published, reproduced, small_domains, worst
+from benchmarks import default, marginals, published, reproduced, small_domains, worst
 from benchmarks.__main__ import GROUPS, main
 from benchmarks.bruteforce import largest_difference, measured
 from benchmarks.domains import ADULT, BUDGET, CPS, LOANS, synth
@@ -246,83 +245,3 @@ def test_work_in_a_process_of_its_own_reports_its_own_peak() -> None:
     ballast = np.ones(40_000_000)  # 320 MB that the child must not be charged for
     peak = in_own_process("benchmarks.timing", "peak_bytes")
     assert 0 < peak < ballast.nbytes
-
-
-# ---------------------------------------------------------------------- the house
-
-
-def test_house_verdicts_are_computed() -> None:
-    assert house.Figure("files", 9, 5, 5).met
-    assert not house.Figure("files", 9, 6, 5).met
-    assert house.Figure("tests", 0.3, 1.01, 1, more=True).met
-    assert not house.Figure("tests", 0.3, 1.0, 1, more=True).met
-    assert house.Figure("tests", 0.33, 1.5, 1, more=True).row == (
-        "tests", "0.33", "1.50", "above 1", True,
-    )  # fmt: skip
-
-
-def test_house_counts_what_it_says(tmp_path: Path) -> None:
-    tree = ast.parse(
-        "def six(self, a, b, c, *, d, e, f): ...\n"
-        "def seven(a, b, c, d, /, e, *, f, g): ...\n"
-        "if plan.noise == 'gaussian' or x in ('a', 'laplace'): ...\n"
-        "y = 1 if noise.exact else 2\n"
-        "z = [q for q in w if q.integer]\n"
-        "if isinstance(n, np.integer): name = 'gaussian'\n"
-        "if isinstance(m, DenseMechanism | Other) or isinstance(m, Matrix): ...\n"
-    )
-    assert house.long_signatures(tree) == ["seven"]
-    assert house.noise_lines(tree) == {3, 4, 5}
-    assert house.mechanism_lines(tree) == {7}
-    assert house.disguised_noise(tree) == {4, 5}
-    paths = [Path(p) for p in ("a/x.py", "b/x.py", "b/y.py", "a/__init__.py", "b/__init__.py")]
-    assert house.repeated_names(paths) == {"x"}
-
-
-def test_house_finds_questions_in_other_words() -> None:
-    tree = ast.parse(
-        "a = FAMILIES[problem.drawn.law]\n"
-        "b = noise.power == 1\n"
-        "c = problem.laplace or small\n"
-        "d = {'gaussian': 1, 'laplace': 2}\n"
-        "e = {'gaussian': 1, 'other': 2}\n"
-        "f = queries.power == 1, law == 'zcdp'\n"
-        "g = 1 if privacy.pure_epsilon is None else isinstance(budget, PureDP)\n"
-        "if plan.data_aware or m.alike_by == 'type': ...\n"
-        "h = plan.data_aware, isinstance(budget, zCDP), privacy.pure_epsilon, noise.power\n"
-    )
-    assert house.noise_lines(tree) == set()
-    assert house.disguised_noise(tree) == {1, 2, 3, 4}
-    assert house.pure_lines(tree) == {7}
-    assert (house.mechanism_lines(tree), house.disguised_mechanisms(tree)) == (set(), {8})
-
-
-class Rooms:
-    """A few modules in place of all; which of them reach themselves is worked out as ever."""
-
-    EXEMPT = frozenset({"__init__"})
-    room = staticmethod(lambda module: module.partition(".")[0])
-    arrows = staticmethod(
-        lambda: {"a.one": {"b.two"}, "b.other": {"a.three"}, "c": {"a.one", "__init__"}}
-    )
-    upward = staticmethod(lambda: {("a.one", "b"), ("a.two", "b")})
-    cyclic = staticmethod(house._rooms().cyclic)
-
-
-def test_house_figures_follow_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file with two lines and one of tests: counted, not remembered."""
-    monkeypatch.setattr(house, "_rooms", lambda: Rooms)  # which would read the whole package
-    room, tests = tmp_path / "src" / "mechanisms", tmp_path / "tests" / "mechanisms"
-    room.mkdir(parents=True)
-    tests.mkdir(parents=True)
-    (room / "one.py").write_text("x = (1,\n     2)  # fmt: skip\n")
-    (tests / "test_one.py").write_text("\n\n\n")
-    found = {f.what: f for f in house.source_figures(tmp_path / "src", tmp_path / "tests")}
-    assert (found["files"].now, found["lines"].now) == (1, 2)
-    assert found["places where the formatter is told to look away"].now == 1
-    assert found["lines of test for a line of mechanisms"].now == 1.5
-
-
-def test_house_cycles_are_of_rooms() -> None:
-    assert house.rooms_in_cycles(Rooms) == {"a", "b"}  # type: ignore[arg-type]
-    assert house.arrows_upward(Rooms) == {("a", "b")}  # type: ignore[arg-type]

@@ -180,32 +180,6 @@ def test_permuted_ranges_are_never_written_out() -> None:
     assert plan.workload.rows == 24 * 49
 
 
-# ---------------------------------------------------------------- random ranges
-
-
-def test_random_ranges_come_from_all_alike() -> None:
-    """Each of the 10 ranges of 4 values: 2,000 times in 20,000, and no count 7 deviations off."""
-    rows = nz.Workload.random_ranges(line(4), 20_000, seed=5)[0].dense()
-    assert all(np.abs(np.diff(np.concatenate([[0], row, [0]]))).sum() == 2 for row in rows[:200])
-    kinds, often = np.unique(rows, axis=0, return_counts=True)
-    assert len(kinds) == 10
-    assert np.abs(often - 2000).max() < 7 * np.sqrt(20_000 * 0.1 * 0.9)
-
-
-def test_random_boxes() -> None:
-    schema = nz.Schema.from_sizes({"x": 30, "y": 40})
-    workload = nz.Workload.random_ranges(schema, 25, seed=2)
-    assert workload.rows == 25
-    for query in workload:
-        cube = query.dense().reshape(30, 40)
-        sides = cube.max(axis=1), cube.max(axis=0)
-        np.testing.assert_array_equal(cube, np.outer(*sides))
-        assert all(np.abs(np.diff(np.r_[0, side, 0])).sum() == 2 for side in sides)
-    again = nz.Workload.random_ranges(schema, 25, seed=2)
-    assert [q.name for q in again] == [q.name for q in workload]
-    assert workload[0].row_labels()["x"] == [workload[0].factors["x"].label]
-
-
 # ---------------------------------------------------------------- refusals
 
 
@@ -216,8 +190,6 @@ def test_random_boxes() -> None:
         (lambda: nz.Workload.prefix(line(3), "x"), "come as a list"),
         (lambda: nz.Workload.cube(CUBE, [1, 1]), "are 4 here"),
         (lambda: nz.Workload.cube(CUBE, {"ab": 1}), "come as a list or a tuple"),
-        (lambda: nz.Workload.random_ranges(line(3), 0, seed=1), "at least 1"),
-        (lambda: nz.Workload.random_ranges(line(3), 2, seed=-1), "a seed is an integer"),
         (lambda: nz.Workload.permuted(nz.Workload.prefix(line(3))), "say either order"),
         (lambda: nz.Workload.permuted(nz.Workload.prefix(line(3)), [0, 1, 1]), "once"),
         (lambda: nz.Query(line(3), {"x": Permuted(nz.Prefix(), (0, 1))}), "names each code"),

@@ -20,9 +20,9 @@ from noiseplan.escaping import visible_name
 from noiseplan.matrices import KroneckerMatrix, Matrix
 from noiseplan.matrices.base import Array
 from noiseplan.queries.columns import NAMED, QueryColumns, columns_of, joined, merged
+from noiseplan.queries.families import WorkloadMakers
 from noiseplan.queries.name_lookup import NameLookup
 from noiseplan.queries.query import SEPARATOR, Query
-from noiseplan.queries.random_families import RandomWorkloads
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
@@ -39,7 +39,7 @@ SAME_GRAM: Final = 1e-10
 
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Workload(RandomWorkloads):
+class Workload(WorkloadMakers):
     """Everything to be answered together. Workloads add up; equal queries merge, weights add.
 
     `one * other` is the crossproduct of workloads about different attributes.

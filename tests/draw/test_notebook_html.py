@@ -202,6 +202,17 @@ def test_texts_in_intervals_have_no_picture() -> None:
     assert "<svg" not in shown
 
 
+def test_what_is_interpolated_in_bins_is_called_so() -> None:
+    schema = nz.Schema({"pay": nz.Binned([0, 10, 20, 30])})
+    made = nz.from_noisy_tables(schema, [nz.NoisyTable(["pay"], [70.0, 200.0, 40.0], 4.0)])
+    shown = made.median("pay")._repr_html_()
+    assert Read(shown).rows == [
+        ["lower", "upper", "interpolated", ""],
+        ["10", "20", "14", ""],
+    ]
+    assert "covering noise and any place inside bins" in shown and "<svg" in shown
+
+
 def test_a_workload_says_what_is_asked(workload: nz.Workload, outputs: dict[str, str]) -> None:
     rows = Read(outputs["workload"]).rows[1:]
     asked = {row[0]: row[1:] for row in rows}

@@ -150,7 +150,8 @@ def _interval_bars(
     columns: Mapping[str, Sequence[Hashable] | Array], shown: int
 ) -> list[tuple[Markup, ...]]:
     """A picture of each interval on one scale; none where an end is no number, or not known."""
-    every = [columns[name] for name in ("lower", "estimate", "upper")]
+    inside = "estimate" if "estimate" in columns else "interpolated"
+    every = [columns[name] for name in ("lower", inside, "upper")]
     if not all(isinstance(values, np.ndarray) and values.dtype.kind in "if" for values in every):
         return []
     low, middle, high = (np.asarray(values, dtype=np.float64)[:shown] for values in every)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -262,19 +262,22 @@ class Answer:
         )
 
 
-def reading(level: float, simultaneous: bool) -> str:
+def reading(level: float, simultaneous: bool, covers: str = "noise only") -> str:
     """How intervals that cover all there is to cover are to be read."""
     kind = "simultaneous" if simultaneous else "pointwise"
-    return f"{100 * level:g}% {kind} intervals, covering noise only"
+    return f"{100 * level:g}% {kind} intervals, covering {covers}"
 
 
-def renamed(cells: Mapping[str, T]) -> dict[str, T]:
+def renamed(cells: Mapping[str, T], numbers: Collection[str] = NUMBERS) -> dict[str, T]:
     """Columns of cells, those called like a column of numbers by another name."""
-    return {f"{n} (attribute)" if n in NUMBERS else n: values for n, values in cells.items()}
+    return {f"{n} (attribute)" if n in numbers else n: values for n, values in cells.items()}
 
 
 def aligned(
-    columns: Mapping[str, list[Hashable] | Array], rows: int, most: int | None, digits: int = 1
+    columns: Mapping[str, list[Hashable] | Array],
+    rows: int,
+    most: int | None,
+    digits: int | None = 1,
 ) -> list[str]:
     """Lines of text: the headings, then the first rows or all of them."""
     shown = rows if most is None else min(most, rows)
@@ -288,23 +291,27 @@ def aligned(
 
 
 def shown_columns(
-    columns: Mapping[str, list[Hashable] | Array], rows: int, digits: int
+    columns: Mapping[str, list[Hashable] | Array], rows: int, digits: int | None
 ) -> dict[str, list[str]]:
-    """The first rows of columns as they are shown, by the headings they are shown under."""
+    """The first rows of columns as they are shown, by the headings they are shown under.
+
+    Without `digits` every number has its own.
+    """
+    number = "z,.15g" if digits is None else f"z,.{digits}f"  # z: no zero below zero
     return {
         visible_name(name): [
-            _shown(value, digits if isinstance(values, np.ndarray) else None)
+            _shown(value, number if isinstance(values, np.ndarray) else "")
             for value in list(values)[:rows]
         ]
         for name, values in columns.items()
     }
 
 
-def _shown(value: Hashable, digits: int | None) -> str:
+def _shown(value: Hashable, number: str) -> str:
     if value is None or value != value:  # not known
         return "–"
-    if digits is not None and isinstance(value, float):
-        return f"{value:z,.{digits}f}"  # z: no zero below zero
+    if number and isinstance(value, float):
+        return format(value, number)
     return visible_name(str(value))
 
 

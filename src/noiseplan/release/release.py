@@ -83,8 +83,9 @@ class Derived(Answers):
     ) -> Statistic:
         """The mean of an attribute for every group.
 
-        Numbers stand for themselves, bins for their midpoints, unless `values` has others: one for
-        each value, or a mapping from some of them, as in {"99+": 104}.
+        Numbers stand for themselves: an age of 34 for 34, not for 34½. Of bins the interval covers
+        any place of records between the edges; open bins have no mean. `values` has other numbers:
+        one for each value, or a mapping from some of them, as in {"99+": 104}.
         """
         found: Statistic = self._derived("mean", (attribute, by, values), level, simultaneous)
         return found
@@ -107,8 +108,8 @@ class Derived(Answers):
     ) -> Statistic:
         """Quantiles of an ordered attribute for every group.
 
-        Of values the first up to which there are enough records; inside a bin records are taken to
-        lie evenly.
+        Of values the first up to which there are enough records. Of bins the interval holds all
+        that the quantile may be in; what is interpolated inside a bin is an extra.
         """
         found: Statistic = self._derived(
             "quantile", (attribute, probabilities, by), level, simultaneous

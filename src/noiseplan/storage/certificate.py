@@ -14,7 +14,7 @@ import numpy as np
 from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
-from noiseplan.mechanisms.agreement import agreement
+from noiseplan.mechanisms.agreement import cautions
 from noiseplan.planning.certify import bound_takes_long
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
@@ -181,20 +181,13 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
         f"It answers {content['queries']:,} {'query' if content['queries'] == 1 else 'queries'}, "
         f"{content['rows']:,} row{'s' * (content['rows'] != 1)} in all, from {numbers}",
         *errors,
-        *(_cautions(release.plan) if release.plan.mechanism.caution else ()),
+        *cautions(release.plan.mechanism, release.plan.workload),
         "",
         f"Schema SHA-256  {content['schema_sha256']}",
         f"Plan SHA-256    {content['plan_sha256']}",
         "Hashes of all files are in SHA256SUMS: sha256sum --check SHA256SUMS",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _cautions(plan: Plan) -> list[str]:
-    """What readers of the tables must know, and which of them agree where not all do."""
-    agreeing = agreement(plan.mechanism, plan.workload)
-    told = f"T{agreeing[1:]}." if agreeing else ""
-    return [plan.mechanism.caution, *filter(None, [told])]
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.agreement import cautions
-from noiseplan.planning.certify import bound_takes_long
+from noiseplan.planning.certify import bound_takes_long, usual_certificate
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
 from noiseplan.privacy.people import PERSON, left_out_text
@@ -202,13 +202,15 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     if plan.data_aware:
         return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}
     late = bound_takes_long(plan)  # what nobody asked for is not waited for
-    bound, worst = math.nan if late else plan.lower_bound, plan.worst_variance
+    found = None if plan.noise == "given" else usual_certificate(plan)  # of the plan's objective
+    worst = plan.worst_variance
     return common | {
         "objective": str(plan.objective),
         "rmse": plan.rmse,
         "total_variance": plan.total_variance,
         "worst_variance": worst if math.isfinite(worst) else None,
-        "lower_bound": bound if math.isfinite(bound) else None,
+        "objective_value": found.value if found else None,
+        "lower_bound": found.bound if found and math.isfinite(found.gap) else None,
         "optimal": not late and plan.optimal,
         "target_scale": plan.target_scale,
         "measured_numbers": plan.measured_numbers,

@@ -77,6 +77,42 @@ def said(*arguments: object, code: int = 0) -> str:
     return result.stderr if code else result.stdout
 
 
+def test_tables_without_a_target_are_named(folder: Path) -> None:
+    """They are not planned for; `check` counted them all the same."""
+    some = STUDY.replace("[budget]\nzcdp = 0.5", '[targets]\nage = 25.0\n"age × sex" = 4.0')
+    (folder / "study.toml").write_text(some, encoding="utf-8")
+    left = "3 tables have no target and are not planned for: 'total', 'sex', 'up to each age'"
+    planned = run("plan", folder / "study.toml").stdout
+    assert "Plan for 2 queries, 30 rows" in planned and left in planned
+    checked = run("check", folder / "study.toml", folder / "people.csv").stdout
+    assert "A small study: 2 tables, 30 rows\n" in checked and left in checked
+    told = json.loads(run("plan", folder / "study.toml", "--json").stdout)
+    assert told["left_out"] == ["total", "sex", "up to each age"]
+    every = "targets = 9.0\n" + STUDY.partition("[budget]")[0]
+    (folder / "study.toml").write_text(every, encoding="utf-8")
+    assert "no target" not in run("plan", folder / "study.toml").stdout
+
+
+def test_the_bound_for_programs_is_that_of_the_objective(folder: Path) -> None:
+    """It was that of the total variance, whatever was made small."""
+
+    def figures(*changes: tuple[str, str]) -> dict[str, float]:
+        text = STUDY
+        for old, new in changes:
+            text = text.replace(old, new)
+        (folder / "study.toml").write_text(text, encoding="utf-8")
+        found: dict[str, float] = json.loads(run("plan", folder / "study.toml", "--json").stdout)
+        assert 0.9 * found["objective_value"] < found["lower_bound"] <= found["objective_value"]
+        return found
+
+    total = figures()
+    assert total["objective_value"] == total["total_variance"]
+    worst = figures(("[budget]", '[plan]\nobjective = "worst"\n[budget]'))
+    assert worst["objective_value"] == pytest.approx(worst["worst_variance"], rel=1e-9)
+    met = figures(("[budget]\nzcdp = 0.5", "[targets]\nage = 25.0"))
+    assert met["objective_value"] == pytest.approx(2 * met["privacy"]["rho"], rel=1e-9)
+
+
 def entries(folder: Path) -> list[str]:
     return [entry.status for entry in nz.Ledger(folder / "a.ledger").entries()]
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noiseplan.cli import exit_code
-from noiseplan.cli._common import CONTEXT, json_option, outside_option, study_argument
+from noiseplan.cli._common import (
+    CONTEXT,
+    json_option,
+    left_out_words,
+    outside_option,
+    study_argument,
+    without_target,
+)
 from noiseplan.cli.release import (
     after,
     chosen_tables,
@@ -76,8 +83,12 @@ def command(
     if as_json:
         print_json(figures(checked))
     else:
-        tables = counted(len(read.workload), "table")
-        say(f"{read.title or study.name}: {tables}, {counted(read.workload.rows, 'row')}")
+        left_out = without_target(read)
+        tables = counted(len(read.workload) - len(left_out), "table")
+        rows = counted(read.workload.rows - sum(query.rows for query in left_out), "row")
+        say(f"{read.title or study.name}: {tables}, {rows}")
+        if left_out:
+            say(left_out_words(left_out))
         for line in checked.lines(in_command_line):
             say(line)
     if not checked.ok:

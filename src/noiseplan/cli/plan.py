@@ -10,9 +10,11 @@ import click
 from noiseplan.cli._common import (
     CONTEXT,
     json_option,
+    left_out_words,
     outside_option,
     study_argument,
     warned,
+    without_target,
 )
 from noiseplan.console import print_json, say
 from noiseplan.planning.threads import calm_threads
@@ -54,13 +56,14 @@ def command(
         from noiseplan.words.plan import NO_DATA
         from noiseplan.words.printed import telling
 
-        told = telling(plan)
+        told, left_out = telling(plan), without_target(read)
         if as_json:
             from noiseplan.storage.certificate import plan_figures
 
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}
             about |= {} if page is None else {"page": str(page)}
+            about |= {"left_out": [query.name for query in left_out]} if left_out else {}
             tables = told.tables(plan) if every else []
             each = {"tables": tables} if tables else {}
             print_json({**about, **plan_figures(plan), **each})
@@ -77,6 +80,8 @@ def command(
         say(read.title, bold=True)
     wide = told.width
     say(facts)
+    if left_out:
+        say(f"  {'left out':<{wide}}{left_out_words(left_out)}")
     if read.code_lists:
         names = ", ".join(shown_list(path, study.parent) for path in read.code_lists)
         say(f"  {'code lists':<{wide}}{names}: what they hold is taken to be public")

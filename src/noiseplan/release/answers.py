@@ -14,6 +14,7 @@ from noiseplan._doors import through
 from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.agreement import cautions
 from noiseplan.noise.moments import half_width_factor
 from noiseplan.queries import Query
 from noiseplan.queries.level_parts import LevelPart, level_parts
@@ -22,7 +23,9 @@ from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
 if TYPE_CHECKING:
+    from noiseplan.mechanisms.base import Mechanism
     from noiseplan.planning.workload_errors import Figures
+    from noiseplan.queries import Workload
 
 T = TypeVar("T")
 # An answer with so many times the largest error that was planned for is hardly measured; this is
@@ -77,6 +80,7 @@ class Answer:
     approximate: bool = False  # of most rows even the noise is read between others
     limits: Limits | None = None  # how far intervals reach down and up, where no factor tells
     planned: Figures | None = None  # the errors of the tables that were planned for
+    apart: tuple[Mechanism, Workload] | None = None  # where queries were measured apart
     method = ""  # of computing the errors: they are known
 
     @property
@@ -115,7 +119,12 @@ class Answer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing of the errors: that they are far above all that was planned for."""
+        """What is worth knowing: errors far above all that was planned for, and which tables of
+        the release agree where not all do."""
+        agreeing = () if self.apart is None else cautions(*self.apart)
+        return (*self._hardly_measured(), *agreeing)
+
+    def _hardly_measured(self) -> tuple[str, ...]:
         planned = self.planned
         if planned is None or len(planned.design.roles.type_count) > MOST_KINDS:
             return ()

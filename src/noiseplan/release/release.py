@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -17,6 +17,7 @@ from noiseplan.counting import count_tables
 from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.agreement import cautions
 from noiseplan.mechanisms.base import Measurements, told
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
@@ -39,6 +40,8 @@ from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
+    from noiseplan.mechanisms.base import Mechanism
+    from noiseplan.queries import Workload
     from noiseplan.statistics.asked_groups import Asked
     from noiseplan.statistics.attribute_values import Values
     from noiseplan.statistics.statistic import Statistic
@@ -224,6 +227,7 @@ class Release(Derived):
             bias_error=errors.bias,
             approximate=errors.approximate,
             planned=self.plan.figures if known else None,
+            apart=self._apart,
         )
 
     def named(self, name: str) -> Query | None:
@@ -330,6 +334,19 @@ class Release(Derived):
             if len(chosen) < len(plan.workload):
                 self._warn_of_unlisted()
         through("release.save")(self, folder, chosen)
+
+    def _derived(self, kind: str, asked: tuple[object, ...], level: float, together: bool) -> Any:
+        found = super()._derived(kind, asked, level, together)
+        if isinstance(found, Answer):  # whose notes say it already
+            return found
+        agreeing = () if self._apart is None else cautions(*self._apart)
+        return replace(found, notes=(*found.notes, *agreeing)) if agreeing else found
+
+    @property
+    def _apart(self) -> tuple[Mechanism, Workload] | None:
+        """What measured the queries, and which they are, where tables need not agree."""
+        mechanism = self.plan.mechanism
+        return (mechanism, self.plan.workload) if mechanism.caution else None
 
     def _warn_of_unlisted(self) -> None:
         """Say which of the workload's queries are not written as files."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.errors import QueryError
+from noiseplan.mechanisms.agreement import cautions
 from noiseplan.privacy.people import left_out_text
 from noiseplan.report.budgets import difference, other_budgets, privacy_in_detail, promise_box
 from noiseplan.report.offline_page import offline_page
@@ -17,6 +18,7 @@ from noiseplan.storage.folder import certificate_words
 from noiseplan.texts import counted
 
 if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
     from noiseplan.queries import Query
     from noiseplan.release.release import Release
     from noiseplan.valid.result import ValidTables
@@ -73,7 +75,7 @@ def report_page(
         "Ledger": release.recorded or "not recorded in a ledger",
     }
     sections = {
-        "The tables": element("div", _made_valid(valid), tables.markup(), id="released"),
+        "The tables": element("div", _agreement(plan, valid), tables.markup(), id="released"),
         "How precise the tables are": plan_errors(plan),
         "What another budget would buy": other_budgets(plan),
         "The promise in every currency": privacy_in_detail(plan.privacy, facts),
@@ -131,17 +133,18 @@ def _cells(
     return cells
 
 
-def _made_valid(valid: ValidTables | None) -> Markup | str:
-    """What was done to the numbers, where valid ones are shown."""
+def _agreement(plan: Plan, valid: ValidTables | None) -> Markup | str:
+    """Which tables agree where not all do; or what was done to the numbers of valid tables."""
     if valid is None:
-        return ""
-    told = valid.changes
+        told = " ".join(cautions(plan.mechanism, plan.workload))
+        return element("p", told, class_="box") if told else ""
+    done = valid.changes
     words = (
         f"These are valid tables: no count is negative, and they agree: {valid.agreement}. "
-        f"{told.negative:,} of {told.cells:,} cells were negative before; cells moved by "
-        f"{told.mean_move:.2g} standard errors in the mean, at most by {told.largest_move:.2g}; "
-        f"margins and sums asked for by at most {told.largest_sum:.2g} of their own. The nearest "
-        f"such tables were looked for {told.solved_in_words}. They are "
+        f"{done.negative:,} of {done.cells:,} cells were negative before; cells moved by "
+        f"{done.mean_move:.2g} standard errors in the mean, at most by {done.largest_move:.2g}; "
+        f"margins and sums asked for by at most {done.largest_sum:.2g} of their own. The nearest "
+        f"such tables were looked for {done.solved_in_words}. They are "
         f"biased: nearer to the truth where tables are sparse, but not in every cell or table. "
         f"Intervals are those of the unbiased estimates they were made of, which the release and "
         f"its files have."

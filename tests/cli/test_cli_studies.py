@@ -545,6 +545,14 @@ def test_init_from_a_header_of_sixteen_bits(tmp_path: Path) -> None:
         assert "iconv -f UTF-16" in said("init", tmp_path / "s.toml", "--header", data, code=1)
 
 
+def test_init_from_the_header_of_a_parquet_file(tmp_path: Path) -> None:
+    refused = said("init", tmp_path / "s.toml", "--header", cpssw8_path(), code=1)
+    assert "this is a Parquet file" in refused and "--column NAME" in refused
+    assert not (tmp_path / "s.toml").exists()
+    (tmp_path / "d.csv").write_text("PAR1,PAR2\n", encoding="utf-8")
+    said("init", tmp_path / "s.toml", "--header", tmp_path / "d.csv")
+
+
 def test_init_speaks_of_bins(tmp_path: Path) -> None:
     text = said("init", tmp_path / "s.toml", "--column", "pay", "--column", "age=0..99")
     assert "fill in what these may hold: pay" in text

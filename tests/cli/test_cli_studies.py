@@ -581,6 +581,47 @@ def test_init_from_a_header_of_sixteen_bits(tmp_path: Path) -> None:
         assert "iconv -f UTF-16" in said("init", tmp_path / "s.toml", "--header", data, code=1)
 
 
+def test_init_from_the_header_of_a_parquet_file(tmp_path: Path) -> None:
+    refused = said("init", tmp_path / "s.toml", "--header", cpssw8_path(), code=1)
+    assert "this is a Parquet file" in refused and "--column NAME" in refused
+    assert not (tmp_path / "s.toml").exists()
+    (tmp_path / "d.csv").write_text("PAR1,PAR2\n", encoding="utf-8")
+    said("init", tmp_path / "s.toml", "--header", tmp_path / "d.csv")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("factors = { age = { levels = [10, 20] } }",
+         "age: its single values, groups of 10, groups of 20, all values together "
+         "(fewer with leaves = false, total = false)"),
+        ("factors = { age = { levels = [10], leaves = false } }",
+         "age: groups of 10, all values together (fewer with total = false)"),
+        ("factors = { age = { levels = [{ young = '0..17', old = '18..' }] } }",
+         "age: its single values, groups by name, all values together "
+         "(fewer with leaves = false, total = false)"),
+        ("factors = { age = { levels = [10], leaves = false, total = false } }", ""),
+        ("factors = { age = 'levels(10)' }",
+         "age: its single values, groups of 10, all values together "
+         "(fewer with leaves = false, total = false)"),
+    ],
+)  # fmt: skip
+def test_a_plan_says_what_levels_ask_for_besides(tmp_path: Path, asked: str, told: str) -> None:
+    text = f"""
+    [schema]
+    age = {{ ordinal = {{ from = 0, to = 39 }} }}
+    [[tables]]
+    query = "age"
+    {asked}
+    [budget]
+    zcdp = 0.5
+    """
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    lines = said("plan", tmp_path / "s.toml").splitlines()
+    found = [line.removeprefix("  levels").strip() for line in lines if "  levels  " in line]
+    assert found == ([told] if told else [])
+
+
 def test_init_speaks_of_bins(tmp_path: Path) -> None:
     text = said("init", tmp_path / "s.toml", "--column", "pay", "--column", "age=0..99")
     assert "fill in what these may hold: pay" in text

@@ -79,12 +79,12 @@ def test_that_a_list_is_the_data_is_on_record_before_it_is_told(folder: Path) ->
     told = []
     for guess in ("Bob Hidden,mum", "Bob Hidden,HIV"):
         Path("guess.csv").write_text(f"name,dx\nAlice Secret,flu\n{guess}\n", encoding="utf-8")
-        result = run("release", "study.toml", "patients.csv", "-o", guess[-3:])
+        result = run("release", "study.toml", "patients.csv", "-o", guess[-3:], "--again")
         told.append("is the data itself" in result.stderr)
     assert told == [False, True]
     assert [kept.found for kept in ledger.refusals("patients")] == ["a code list that is the data"]
     assert ledger.balance("patients").entries == 1
-    assert "is the data itself" in run("check", "study.toml", "patients.csv").output
+    assert "is the data itself" in run("check", "study.toml", "patients.csv", "--again").output
     looked = [kept.found for kept in ledger.checks("patients")]
     assert looked == ["nothing at fault", "a code list that is the data"]
 

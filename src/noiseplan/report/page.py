@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noiseplan.draw.html import Markup, element, joined
@@ -68,7 +69,9 @@ def report_page(
     """
     plan = release.plan
     heading = title or release.title or UNTITLED
-    tables = Tables(plan.workload, _cells(release, level, valid), files or {})
+    tables = Tables(
+        plan.workload, _cells(release, level, valid), files or {}, partial(_mend, release)
+    )
     facts = {
         "What is protected": difference(plan.privacy, str(certificate["privacy"]["unit"])),
         "Noise": release.brand,
@@ -114,6 +117,13 @@ def _certificate(release: Release, certificate: Mapping[str, Any]) -> Markup:
 
 
 # ---------------------------------------------------------------------- the numbers
+
+
+def _mend(release: Release) -> str:
+    """The command that makes tables of a release without negative counts; nothing if none does."""
+    from noiseplan.valid.solve_tables import valid_command  # only where a count is negative
+
+    return valid_command(release)
 
 
 def _cells(

@@ -216,6 +216,19 @@ def test_a_rehearsal_leaves_everything_as_it_was(tmp_path: Path) -> None:
     assert empty.stat().st_mode & 0o777 == 0o750
 
 
+def test_a_release_is_open_to_whom_the_umask_lets_in(tmp_path: Path) -> None:
+    release, before = released(SEX), os.umask(0)
+    try:
+        for umask, mode in ((0o077, 0o700), (0o027, 0o750), (0o022, 0o755)):
+            os.umask(umask)
+            release.save(tmp_path / f"{umask:o}", tables=[nz.Query(SEX, ["sex"])])
+            for folder in (tmp_path / f"{umask:o}", tmp_path / f"{umask:o}" / "tables"):
+                assert folder.stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 # ---------------------------------------------------------------------- words
 
 

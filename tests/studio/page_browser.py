@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from statistics import NormalDist
 from typing import Any
 
 
@@ -61,6 +62,8 @@ def studio(
         served.stop()
 
 
+# Half of the interval at 95 %, of which ± is, in standard errors of Gaussian noise.
+HALF = NormalDist().inv_cdf(0.975)
 # What the page says to those who listen to it, in order: the next words take the place of the last,
 # and whoever looks now and then could miss them.
 LISTENING = """document.addEventListener("DOMContentLoaded", () => {
@@ -119,7 +122,7 @@ class Visit:
         self.page.locator("#errors").wait_for()
 
     def errors_shown(self) -> dict[str, tuple[float, float]]:
-        """Every table with its standard error and its largest, as the page writes them."""
+        """Every table with its ± and its largest, as the page writes them."""
         rows = self.page.locator("#errors tbody tr").all()
         number = lambda row, kind: float(row.locator(f".{kind}").inner_text().replace(",", ""))  # noqa: E731
         return {

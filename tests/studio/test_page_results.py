@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_browser import TOWN, Served, Visit, studio, study_text, town, visiting
+from page_browser import HALF, TOWN, Served, Visit, studio, study_text, town, visiting
 from serving import ENDLESS
 
 import noiseplan as nz
@@ -60,14 +60,14 @@ def test_a_guess_tells_relative_errors_and_useless_cells(visit: Visit) -> None:
     visit.page.get_by_label("People in all", exact=True).fill("60")
     visit.click("Compare with these")
     visit.page.get_by_text("spread evenly over all cells").wait_for()
-    error = visit.errors_shown()["sex × age"][0]
+    error = visit.errors_shown()["sex × age"][0] / HALF
     *_, relative, useless = cells(visit, "sex × age")
     # 60 people over 20 cells: 3 in each, all of which have the same error.
     assert float(relative.split()[0]) == pytest.approx(100 * error / 3, rel=0.02)
     assert useless == ("100 %" if error / 3 > 0.5 else "none")
     visit.page.get_by_label("A cell is useless above").fill("1000")
     visit.click("Compare with these")
-    visit.page.get_by_text("No cell has a relative error above 1,000 %.").wait_for()
+    visit.page.get_by_text("No cell has a relative standard error above 1,000 %.").wait_for()
 
 
 def test_a_public_table_tells_which_cells_will_be_useless(visit: Visit, tmp_path: Path) -> None:
@@ -187,7 +187,9 @@ def test_python_commands_and_report_leave_the_page(visit: Visit, tmp_path: Path)
         check=True,
     )
     rmse = float(ran.stdout.split("rmse")[-1])
-    assert float(page.locator("#rmse").inner_text().strip("± ")) == pytest.approx(rmse, rel=1e-3)
+    assert float(page.locator("#rmse").inner_text().strip("± ")) == pytest.approx(
+        HALF * rmse, rel=1e-3
+    )
     page.keyboard.press("Escape")
     visit.click("Take out…")
     page.get_by_role("button", name="Commands").click()

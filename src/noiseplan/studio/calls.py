@@ -234,7 +234,7 @@ def ask_release(studio: Studio, body: Body) -> Answer:
 
 
 def require_release(studio: Studio, study: Study, data: str) -> None:
-    """Refuse what is no release of data and on a ledger that were named at the start.
+    """Refuse data, or a ledger, that were not named when the studio was started.
 
     Whoever calls in the name of the page could name any file of the user, and a ledger of their
     own.

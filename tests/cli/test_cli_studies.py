@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import chdir
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -330,6 +331,10 @@ def test_several_records_of_a_person_are_certified_as_such(folder: Path) -> None
     assert "What is protected: one person, with at most 2 records." in text
     assert "differ by all records of one person" in text
     assert "zCDP: ρ = 0.5" in text
+    assert "first estimate ± half the 95 % interval" in text
+    table = json.loads(said("show", out, "--json"))["tables"][0]
+    half = float(re.search(rf"{table['first_cell']}: \S+ ± (\S+)", text)[1])  # type: ignore[index]
+    assert half == pytest.approx(NormalDist().inv_cdf(0.975) * table["first_error"], rel=0.01)
     assert "wrote" in said("report", out)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "whether one person is among the data" in page

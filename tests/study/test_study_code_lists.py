@@ -101,6 +101,20 @@ def test_a_grouping_is_a_code_list_too(folder: Path) -> None:
         study.release(study.plan(), "patients.csv")
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_whole_numbers_of_one_hash_are_refused_before_they_are_collected(
+    folder: Path, sign: str
+) -> None:
+    """Multiples of 2⁶¹ − 1 share a hash in Python: a dictionary of them takes squared time."""
+    numbers = [number * (2**61 - 1) for number in range(1, 12)]
+    assert len({hash(number) for number in numbers}) == 1
+    Path("codes.csv").write_text("name\n" + "\n".join(f"{sign}{each}" for each in numbers))
+    study = STUDY.format(file="codes.csv").replace('"name" }', '"name", type = "integer" }')
+    Path("study.toml").write_text(study, encoding="utf-8")
+    with pytest.raises(StudyError, match=r"code list: .* 64 bits do not hold"):
+        read_study("study.toml")
+
+
 def test_a_public_list_of_the_same_length_is_none_of_the_data(folder: Path) -> None:
     public = PATIENTS.replace("HIV", "mum")
     Path("names.csv").write_text(public, encoding="utf-8")

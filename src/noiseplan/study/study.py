@@ -14,7 +14,7 @@ from noiseplan.errors import BudgetError, NoiseplanError, PlanError, TooManyValu
 from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
-from noiseplan.privacy import Budget, Neighbours
+from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.doubts import doubts
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -312,7 +312,10 @@ def study_of(root: Node, priced: bool = True) -> Study:
         sections["plan"].child("at_most").fail(
             "at_most asks for the least privacy cost that reaches it: leave out [budget], or this"
         )
-    targets = read_targets(sections["targets"], workload) if "targets" in sections else None
+    budget = read_budget(sections["budget"]) if "budget" in sections else None
+    targets = None
+    if "targets" in sections:
+        targets = read_targets(sections["targets"], workload, isinstance(budget, PureDP))
     if targets is not None and settings.objective is not None:
         root.child("plan").child("objective").fail(
             "targets are an objective of their own: give one or the other"
@@ -329,7 +332,7 @@ def study_of(root: Node, priced: bool = True) -> Study:
         purpose=sections["purpose"].text("Yearly report") if "purpose" in sections else "",
         schema=schema,
         workload=workload,
-        budget=read_budget(sections["budget"]) if "budget" in sections else None,
+        budget=budget,
         targets=targets,
         settings=settings,
         spelling=_spelling(sections.get("data"), schema),

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import altair as alt
 import pytest
 
+import noiseplan as nz
 from noiseplan.draw.error_bars import error_bar_spec
 from noiseplan.draw.error_dots import ForestRow, forest_spec
 from noiseplan.draw.figure import ChartError, log_axis, write
@@ -264,3 +266,42 @@ def test_logarithmic_axis_is_labelled_at_round_numbers(
     start, stop = axis["scale"]["domain"]
     assert axis["axis"]["values"] == pytest.approx(values)
     assert start <= low <= high <= stop
+
+
+# Names, and what is drawn of them.
+DRAWN = {
+    "</script><script>alert(1)</script>": "‹/script>‹script>alert(1)‹/script>",
+    "esc\x1b[2J": "esc∖x1b[2J",
+    'quoted\\"b': 'quoted∖"b',
+    "ends in \\": "ends in ∖",
+    "\u2028line": "∖u2028line",
+    "a\nb": "a∖nb",
+    "<!-- <b>": "‹!-- ‹b>",
+    "\\u0041": "∖u0041",
+    "'&amp;": "'&amp;",
+}
+HOSTILE = list(DRAWN)
+
+
+@pytest.mark.parametrize("along", range(0, len(HOSTILE), 2))
+def test_hostile_names_and_labels_are_drawn(along: int, tmp_path: Path) -> None:
+    """The drawing program aborted the whole process on some, and took others for expressions."""
+    one, other = HOSTILE[along], HOSTILE[along - 1]
+    schema = nz.Schema(
+        {
+            one: nz.Categorical([f"{text}{i}" for i, text in enumerate(HOSTILE * 4)]),
+            other: nz.Categorical(HOSTILE[:4]),
+        }
+    )
+    plan = nz.plan(nz.Workload.marginals(schema, up_to=2), budget=nz.zCDP(0.5))
+    release = plan.release({one: [f"{HOSTILE[0]}0"] * 9, other: [HOSTILE[1]] * 9}, seed=1)
+    for number, names in enumerate([(one,), (other,), (one, other)]):
+        svg = ElementTree.parse(release.plot(*names, path=tmp_path / f"{number}.svg"))
+        told = "".join(svg.getroot().itertext())
+        assert DRAWN[names[0]] in told
+    ElementTree.parse(plan.plot(tmp_path / "plan.svg"))
+    page = release.plot(one, other, path=tmp_path / "page.html").read_text(encoding="utf-8")
+    plain = write(spec_of(*TABLES["few names"]), tmp_path / "plain.html").read_text("utf-8")
+    for tag in ("<script", "</script", "alert(1)<"):
+        assert page.count(tag) == plain.count(tag)
+    assert "</script" not in json.dumps(release.plot(one, other).to_dict())

@@ -106,7 +106,9 @@ def test_the_command_prints_what_python_has(folder: Path, release: nz.Release) -
     assert said(folder, "mean(age), sex") == f"mean(age) by sex\n{found}\n"
     printed = json.loads(said(folder, "median(income), sex", "--json", "--level", "0.9"))
     assert printed["query"] == "median(income) by sex"
-    assert printed["covers"] == "noise only" and "Woodruff" in printed["method"]
+    assert (
+        printed["covers"] == "noise and any place inside bins" and "Woodruff" in printed["method"]
+    )
     assert printed["level"] == 0.9
     expected = release.median("income", by="sex", level=0.9)
     assert [row["lower"] for row in printed["rows"]] == list(expected.lower)
@@ -119,9 +121,9 @@ def test_the_command_prints_what_python_has(folder: Path, release: nz.Release) -
 def test_what_is_not_known_is_left_empty(folder: Path) -> None:
     """NaN and infinity are no JSON: a quantile in the open end bin has no number, and no end."""
     (row,) = json.loads(said(folder, "quantile(income, 0.999)", "--json"))["rows"]
-    assert row == {"quantile": 0.999, "estimate": None, "lower": 20.0, "upper": None}
+    assert row == {"quantile": 0.999, "lower": 20.0, "upper": None, "interpolated": None}
     written = said(folder, "quantile(income, 0.999)", "--csv").splitlines()
-    assert written == ["quantile,estimate,lower,upper", "0.999,,20.0,"]
+    assert written == ["quantile,lower,upper,interpolated", "0.999,20.0,,"]
 
 
 @pytest.mark.parametrize(
@@ -159,14 +161,20 @@ def test_values_without_a_number_of_their_own_are_given_one(folder: Path, tmp_pa
     )
     last = "[20, inf]=35"
     (row,) = json.loads(said(folder, "mean(income)", "--value", last, "--json"))["rows"]
-    (middle,) = nz.load(folder).mean("income", values=[5, 15, 35]).estimate
-    assert row["estimate"] == pytest.approx(middle, rel=1e-12)
+    found = nz.load(folder).mean("income", values={"[20, inf]": 35})
+    assert [row["lower"], row["upper"]] == [found.lower[0], found.upper[0]]
+    least, most = (
+        nz.load(folder).mean("income", values=[*ends, 35]) for ends in ((0, 10), (10, 20))
+    )
+    assert found.lower[0] == pytest.approx(least.lower[0], abs=0.11)
+    assert found.upper[0] == pytest.approx(most.upper[0], abs=0.11)
+    assert "interpolated: an extra" in said(folder, "mean(income)", "--value", last)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["mean(income)"], 'give it one: --value "[20, inf]=NUMBER"'),
+        (["mean(income)"], 'give the mean in each: --value "[20, inf]=NUMBER"'),
         (["mean(sex)"], '--value "F=NUMBER"'),
         (["mean(income)", "--value", "20=35"], "names '20', no value of 'income'"),
         (["mean(income)", "--value", "[0, 10)=5"], "has no number for '[20, inf]'"),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import chdir
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -75,6 +76,42 @@ def run(*arguments: object, code: int = 0) -> Result:
 def said(*arguments: object, code: int = 0) -> str:
     result = run(*arguments, code=code)
     return result.stderr if code else result.stdout
+
+
+def test_tables_without_a_target_are_named(folder: Path) -> None:
+    """They are not planned for; `check` counted them all the same."""
+    some = STUDY.replace("[budget]\nzcdp = 0.5", '[targets]\nage = 25.0\n"age × sex" = 4.0')
+    (folder / "study.toml").write_text(some, encoding="utf-8")
+    left = "3 tables have no target and are not planned for: 'total', 'sex', 'up to each age'"
+    planned = run("plan", folder / "study.toml").stdout
+    assert "Plan for 2 queries, 30 rows" in planned and left in planned
+    checked = run("check", folder / "study.toml", folder / "people.csv").stdout
+    assert "A small study: 2 tables, 30 rows\n" in checked and left in checked
+    told = json.loads(run("plan", folder / "study.toml", "--json").stdout)
+    assert told["left_out"] == ["total", "sex", "up to each age"]
+    every = "targets = 9.0\n" + STUDY.partition("[budget]")[0]
+    (folder / "study.toml").write_text(every, encoding="utf-8")
+    assert "no target" not in run("plan", folder / "study.toml").stdout
+
+
+def test_the_bound_for_programs_is_that_of_the_objective(folder: Path) -> None:
+    """It was that of the total variance, whatever was made small."""
+
+    def figures(*changes: tuple[str, str]) -> dict[str, float]:
+        text = STUDY
+        for old, new in changes:
+            text = text.replace(old, new)
+        (folder / "study.toml").write_text(text, encoding="utf-8")
+        found: dict[str, float] = json.loads(run("plan", folder / "study.toml", "--json").stdout)
+        assert 0.9 * found["objective_value"] < found["lower_bound"] <= found["objective_value"]
+        return found
+
+    total = figures()
+    assert total["objective_value"] == total["total_variance"]
+    worst = figures(("[budget]", '[plan]\nobjective = "worst"\n[budget]'))
+    assert worst["objective_value"] == pytest.approx(worst["worst_variance"], rel=1e-9)
+    met = figures(("[budget]\nzcdp = 0.5", "[targets]\nage = 25.0"))
+    assert met["objective_value"] == pytest.approx(2 * met["privacy"]["rho"], rel=1e-9)
 
 
 def entries(folder: Path) -> list[str]:
@@ -294,6 +331,10 @@ def test_several_records_of_a_person_are_certified_as_such(folder: Path) -> None
     assert "What is protected: one person, with at most 2 records." in text
     assert "differ by all records of one person" in text
     assert "zCDP: ρ = 0.5" in text
+    assert "first estimate ± half the 95 % interval" in text
+    table = json.loads(said("show", out, "--json"))["tables"][0]
+    half = float(re.search(rf"{table['first_cell']}: \S+ ± (\S+)", text)[1])  # type: ignore[index]
+    assert half == pytest.approx(NormalDist().inv_cdf(0.975) * table["first_error"], rel=0.01)
     assert "wrote" in said("report", out)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "whether one person is among the data" in page
@@ -543,6 +584,47 @@ def test_init_from_a_header_of_sixteen_bits(tmp_path: Path) -> None:
     for start in ("\ufeff", ""):
         data.write_bytes((start + "age,sex\n1,F\n").encode("utf-16-le"))
         assert "iconv -f UTF-16" in said("init", tmp_path / "s.toml", "--header", data, code=1)
+
+
+def test_init_from_the_header_of_a_parquet_file(tmp_path: Path) -> None:
+    refused = said("init", tmp_path / "s.toml", "--header", cpssw8_path(), code=1)
+    assert "this is a Parquet file" in refused and "--column NAME" in refused
+    assert not (tmp_path / "s.toml").exists()
+    (tmp_path / "d.csv").write_text("PAR1,PAR2\n", encoding="utf-8")
+    said("init", tmp_path / "s.toml", "--header", tmp_path / "d.csv")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("factors = { age = { levels = [10, 20] } }",
+         "age: its single values, groups of 10, groups of 20, all values together "
+         "(fewer with leaves = false, total = false)"),
+        ("factors = { age = { levels = [10], leaves = false } }",
+         "age: groups of 10, all values together (fewer with total = false)"),
+        ("factors = { age = { levels = [{ young = '0..17', old = '18..' }] } }",
+         "age: its single values, groups by name, all values together "
+         "(fewer with leaves = false, total = false)"),
+        ("factors = { age = { levels = [10], leaves = false, total = false } }", ""),
+        ("factors = { age = 'levels(10)' }",
+         "age: its single values, groups of 10, all values together "
+         "(fewer with leaves = false, total = false)"),
+    ],
+)  # fmt: skip
+def test_a_plan_says_what_levels_ask_for_besides(tmp_path: Path, asked: str, told: str) -> None:
+    text = f"""
+    [schema]
+    age = {{ ordinal = {{ from = 0, to = 39 }} }}
+    [[tables]]
+    query = "age"
+    {asked}
+    [budget]
+    zcdp = 0.5
+    """
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    lines = said("plan", tmp_path / "s.toml").splitlines()
+    found = [line.removeprefix("  levels").strip() for line in lines if "  levels  " in line]
+    assert found == ([told] if told else [])
 
 
 def test_init_speaks_of_bins(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from browsers import chromium
 
 HOSTILE = "<script>alert('1')</script>"
 TURNED = "abc\u202edef"  # turns the direction of what follows
@@ -139,6 +140,53 @@ def test_rules_of_style_are_about_the_output_alone(outputs: dict[str, str]) -> N
         assert all(part.strip().startswith(".nz") for part in selector.split(","))
 
 
+def test_every_kind_of_shape_has_a_colour(outputs: dict[str, str]) -> None:
+    """A shape without a rule is black, on a dark page too."""
+    style = re.search(r"<style>(.*?)</style>", outputs["plan"], re.DOTALL)
+    assert style is not None
+    rules = dict(re.findall(r"svg \.(\w+) \{ (fill|stroke):", style[1]))
+    shapes = set(re.findall(r'<(rect|line) class="(\w+)"', "".join(outputs.values())))
+    assert {kind for _, kind in shapes} == {"fill", "est", "ci", "zero", "dot"}
+    for tag, kind in shapes:
+        assert rules.get(kind) == {"rect": "fill", "line": "stroke"}[tag], kind
+
+
+# Of every rectangle: class, colour and opacity; and the paper that it stands on.
+PAINTED = """() => [getComputedStyle(document.body).backgroundColor,
+  [...document.querySelectorAll(".nz rect")].map((shape) => {
+    const style = getComputedStyle(shape);
+    return [shape.getAttribute("class"), style.fill, Number(style.opacity)]; })]"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_bars_stand_out_in_light_and_dark(outputs: dict[str, str], scheme: str) -> None:
+    def channels(colour: str) -> np.ndarray:
+        return np.array(list(map(float, re.findall(r"[\d.]+", colour)))[:3]) / 255
+
+    def luminance(colour: np.ndarray) -> float:
+        linear = np.where(colour <= 0.04, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    def contrast(one: np.ndarray, other: np.ndarray) -> float:
+        low, high = sorted([luminance(one), luminance(other)])
+        return (high + 0.05) / (low + 0.05)
+
+    page = f"<meta name=color-scheme content='light dark'><body>{''.join(outputs.values())}"
+    with chromium() as browser:
+        opened = browser.new_page(color_scheme=scheme)
+        opened.set_content(page.replace("<body>", "<body style='background: Canvas'>"))
+        ground, shapes = opened.evaluate(PAINTED)
+    paper = channels(ground)
+    assert (luminance(paper) > 0.5) == (scheme == "light")
+    found = {}
+    for kind, fill, opacity in shapes:
+        found[kind] = opacity * channels(fill) + (1 - opacity) * paper
+        assert channels(fill).any(), f"{kind} is black"
+        assert contrast(found[kind], paper) > 1.3, kind
+    assert set(found) == {"fill", "est", "ci"}
+    assert contrast(found["ci"], found["est"]) > 1.1
+
+
 def words(text: str) -> str:
     return " ".join(text.split())
 
@@ -200,6 +248,17 @@ def test_texts_in_intervals_have_no_picture() -> None:
     shown = made.median("size")._repr_html_()
     assert "small" in shown
     assert "<svg" not in shown
+
+
+def test_what_is_interpolated_in_bins_is_called_so() -> None:
+    schema = nz.Schema({"pay": nz.Binned([0, 10, 20, 30])})
+    made = nz.from_noisy_tables(schema, [nz.NoisyTable(["pay"], [70.0, 200.0, 40.0], 4.0)])
+    shown = made.median("pay")._repr_html_()
+    assert Read(shown).rows == [
+        ["lower", "upper", "interpolated", ""],
+        ["10", "20", "14", ""],
+    ]
+    assert "covering noise and any place inside bins" in shown and "<svg" in shown
 
 
 def test_a_workload_says_what_is_asked(workload: nz.Workload, outputs: dict[str, str]) -> None:

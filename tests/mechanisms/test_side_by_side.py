@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from dataclasses import replace
 from itertools import product as pairs
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import noiseplan as nz
+from noiseplan.cli import main
+from noiseplan.counting.tensor import CountTensor
 from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.agreement import agreement
@@ -18,7 +23,10 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.side_by_side import SideBySide
 from noiseplan.noise import Noise
+from noiseplan.report import Design, planning_page, report_page
+from noiseplan.storage.certificate import certificate
 from noiseplan.storage.plans import read_mechanism
+from page_parsing import parsed
 
 SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 2})
 RNG = np.random.default_rng(11)
@@ -204,6 +212,82 @@ def test_a_plan_and_its_certificate_name_what_agrees(tmp_path: Path) -> None:
     plan.release(np.ones((3, 4), int), seed=1).save(tmp_path / "out")
     text = (tmp_path / "out" / "certificate.txt").read_text("utf-8")
     assert said in text and small.caution in text
+
+
+def measured_apart(path: Path) -> tuple[nz.Plan, nz.Release]:
+    """Tables of two groups, and one that agrees with none, saved to a folder."""
+    pairs_of_b = np.kron(np.array([[1, 1, 0]]), np.eye(2))
+    noise = Noise("gaussian", 4.0, exact=True)
+    parts = [DenseMechanism(SCHEMA, rows, noise) for rows in (ROWS[1], pairs_of_b)]
+    mechanism, two = SideBySide(tuple(parts), grouped=True), nz.Custom([[1, 1, 0]])
+    workload = nz.Workload(
+        [
+            nz.Query(SCHEMA, ["a"]),
+            nz.Query(SCHEMA, {"a": two}, name="both tell it"),
+            nz.Query(SCHEMA, {"a": two, "b": nz.Identity()}, name="two"),
+            nz.Query(SCHEMA, []),
+            nz.Query(SCHEMA, {"a": two, "b": nz.Custom([[1, 0]])}, name="<first> of two"),
+        ]
+    )
+    plan = nz.plan(workload, budget=nz.zCDP(0.5))
+    plan = replace(plan, mechanism=mechanism, privacy=mechanism.cost("add-remove"))
+    release = plan.release(CountTensor(SCHEMA, np.full((3, 2), 40)), seed=1)
+    release.save(path)
+    return plan, release
+
+
+SAID = "Tables that agree: 'a', 'total' | 'two', '<first> of two'; 1 other agrees with none."
+
+
+def test_the_index_of_a_folder_names_the_tables_that_agree(tmp_path: Path) -> None:
+    """And their numbers do: sums of the one are the other, to the digits that are written."""
+    measured_apart(tmp_path / "out")
+    tables = tmp_path / "out" / "tables"
+
+    def rows(name: str) -> list[dict[str, str]]:
+        with (tables / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    groups = {row["query"]: row["agreement"] for row in rows("index")}
+    assert groups == {
+        "a": "group 1",
+        "both tell it": "none",
+        "two": "group 2",
+        "total": "group 1",
+        "<first> of two": "group 2",
+    }
+    told = {
+        row["query"]: [float(each["estimate"]) for each in rows(row["file"])]
+        for row in rows("index")
+    }
+    assert sum(told["a"]) == pytest.approx(told["total"][0], abs=1e-3)
+    assert told["two"][0] == pytest.approx(told["<first> of two"][0], abs=1e-3)
+    for other in (sum(told["a"][:2]), sum(told["two"])):
+        assert abs(told["both tell it"][0] - other) > 0.01
+    everything = nz.plan(nz.Workload.marginals(SCHEMA, up_to=2), budget=nz.zCDP(0.5))
+    everything.release({"a": [0, 1], "b": [0, 1]}, seed=1).save(tmp_path / "one")
+    index = (tmp_path / "one" / "tables" / "index.csv").read_text("utf-8")
+    assert index.startswith("file,query,rows\n"), "all tables agree"
+
+
+def test_pages_and_answers_say_which_tables_agree(tmp_path: Path) -> None:
+    plan, release = measured_apart(tmp_path / "out")
+    page = report_page(release, certificate(release, plan.hash()))
+    sentences = f"{plan.mechanism.caution} {SAID}"
+    assert sentences in "".join(parsed(page).words)
+    design = planning_page([Design("one", "Tables", "", plan, "")])
+    assert sentences in "".join(parsed(design).words)
+    for told in (release.answer("a"), release.share("a"), release.ask("total")):
+        assert told.notes[-2:] == (plan.mechanism.caution, SAID)
+        assert SAID in str(told)
+        assert SAID in "".join(parsed(told._repr_html_()).words)
+    printed = CliRunner().invoke(main, ["answer", str(tmp_path / "out"), "a"])
+    assert printed.exit_code == 0 and SAID in printed.output
+    told = CliRunner().invoke(main, ["answer", str(tmp_path / "out"), "share(a)", "--json"])
+    assert SAID in json.loads(told.output)["notes"]
+    agreeing = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.zCDP(0.5))
+    assert "add up" not in planning_page([Design("one", "Tables", "", agreeing, "")])
+    assert agreeing.release({"a": [0], "b": [1]}, seed=1).answer("a").notes == ()
 
 
 def test_what_none_determines_alone_is_refused() -> None:

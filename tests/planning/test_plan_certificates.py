@@ -22,6 +22,8 @@ from noiseplan.planning.certify import RowWeights, norm_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.nuclear_norm import HeadedWorkload
 from noiseplan.planning.workload_types import Design, prepare
+from noiseplan.report import Design as PageDesign
+from noiseplan.report import planning_page
 
 BUDGET = nz.zCDP(0.5)
 FACTORS = (nz.Identity(), nz.Prefix(), nz.Ranges(), nz.Total())
@@ -370,12 +372,20 @@ def test_what_is_proved_optimal_is_certified_by_the_same_bound(neighbours: nz.Ne
     assert plan.certify().gap < 1e-6
 
 
-def test_a_bound_ten_times_below_is_told_in_words() -> None:
+@pytest.mark.parametrize(("planner", "least", "most"), [("workload", 9, 99), ("identity", 1, 9)])
+def test_a_bound_far_below_is_told_in_words(planner: str, least: float, most: float) -> None:
+    """On a terminal and on a page; not as a percentage, "at most 491.8 % above"."""
     schema = nz.Schema.from_sizes({"a": 16})
     workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix()})])
-    plan = nz.plan(workload, budget=nz.PureDP(1.0), planner="workload")
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), planner=planner)
     certificate = plan.certify()
-    assert 9 < certificate.gap < 99
+    assert least < certificate.gap < most
+    page = planning_page([PageDesign("one", "Sums", "", plan, "")])
+    sentence = (
+        f"The total variance is {certificate.value:.6g}, and the lower bound "
+        f"{certificate.bound:.6g} is too far below to tell how near the best this is."
+    )
+    assert sentence in page and "above the least" not in page
     said = [line.strip() for line in str(plan).splitlines()]
     place = said.index(f"optimality  total variance {plan.total_variance:.6g}")
     below = f"lower bound {certificate.bound:.6g}, too far below to tell how near the best this is"

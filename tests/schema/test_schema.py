@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import noiseplan as nz
 from noiseplan.errors import NoiseplanError, SchemaError
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
@@ -139,3 +140,9 @@ def test_imports_stay_light(module: str) -> None:
     check = f"import sys, {module}; print(*({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_names_of_levels_stay_on_their_line() -> None:
+    geo = nz.Hierarchical({"block\x1b[2J": ["x", "y"], "county\nof": ["u", "u"]})
+    text = str(nz.Schema({"place": geo}))
+    assert text.endswith("hierarchical: 2 levels, county\\nof 1 › block\\x1b[2J 2")

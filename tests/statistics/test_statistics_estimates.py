@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from depth import examples
 from noiseplan.errors import UnanswerableError
-from noiseplan.statistics.quantiles import Curve, _reached
 from noiseplan.statistics.ratios import Quotient
 from noiseplan.words.hints import in_command_line
 
@@ -36,7 +35,9 @@ EDGES = np.array([0, 10, 20, 40, 80])
 def released(
     rho: float = 1e7, counts: np.ndarray = COUNTS, schema: nz.Schema = SCHEMA
 ) -> nz.Release:
-    plan = nz.plan(nz.Workload.marginals(schema, up_to=2), budget=nz.zCDP(rho))
+    plan = nz.plan(
+        nz.Workload.marginals(schema, up_to=min(2, len(schema.names))), budget=nz.zCDP(rho)
+    )
     return plan.release(counts, seed=1)
 
 
@@ -58,16 +59,35 @@ def test_means_are_those_of_the_records() -> None:
     expected = [records(1, region).mean() + 20 for region in range(3)]
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
     assert found.cells == {"region": ["north", "south", "east"]}
-    middles = (EDGES[1:] + EDGES[:-1]) / 2
-    np.testing.assert_allclose(
-        EXACT.mean("income", by=["region"]).estimate,
-        [middles[records(3, region)].mean() for region in range(3)],
-    )
     given_values = EXACT.mean("income", values=[1, 2, 3, 9.5]).estimate
     whole = np.concatenate([records(3, region) for region in range(3)])
     np.testing.assert_allclose(given_values, [np.array([1, 2, 3, 9.5])[whole].mean()])
     by_name = EXACT.mean("sex", values={"F": 1.0, "M": 0.0}).estimate
     np.testing.assert_allclose(by_name, [COUNTS[0].sum() / COUNTS.sum()])
+
+
+def test_means_of_bins_are_between_those_of_their_edges() -> None:
+    """Rounded outward to two digits of a quarter of the width; and one of what is interpolated."""
+    found = EXACT.mean("income", by=["region"])
+    for region, (low, high) in enumerate(zip(found.lower, found.upper, strict=True)):
+        bins = records(3, region)
+        least, most = EDGES[:-1][bins].mean(), EDGES[1:][bins].mean()
+        assert 4 < most - least < 40  # a quarter is between 1 and 10: two digits are tenths
+        assert low == pytest.approx(np.floor(10 * (least - 1e-3)) / 10, abs=1e-9)
+        assert high == pytest.approx(np.ceil(10 * (most + 1e-3)) / 10, abs=1e-9)
+        assert found.estimate[region] == np.round((least + most) / 2)
+    assert found.std_error is None and found.interpolated
+    assert list(found.columns()) == ["region", "lower", "upper", "interpolated"]
+
+
+def test_means_of_bins_of_groups_that_take_away_have_no_bounds() -> None:
+    odd = {"region": nz.Custom([[1.0, 1.0, -0.5]])}
+    with pytest.raises(nz.NoiseplanError, match="no bounds for groups that take records away"):
+        EXACT.mean("income", by=odd)
+    twice = EXACT.mean("income", by={"region": nz.Custom([[1.0, 0.0, 2.0]])})
+    bins = np.concatenate([records(3, region) for region in (0, 2, 2)])
+    assert twice.lower[0] == pytest.approx(EDGES[:-1][bins].mean(), abs=0.1)
+    assert twice.upper[0] == pytest.approx(EDGES[1:][bins].mean(), abs=0.1)
 
 
 @pytest.mark.parametrize("p", [0.01, 0.25, 0.5, 0.9, 0.999])
@@ -85,7 +105,11 @@ def test_quantiles_of_bins_are_read_off_the_broken_line(p: float) -> None:
     found = EXACT.quantile("income", [p], by="region")
     for region, value in enumerate(found.estimate):
         reached = np.cumsum([0, *np.bincount(records(3, region), minlength=4)])
-        assert value == pytest.approx(np.interp(p * reached[-1], reached, EDGES), abs=1e-6)
+        at = np.sort(records(3, region))[int(np.ceil(p * reached[-1])) - 1]
+        assert (found.lower[region], found.upper[region]) == (EDGES[at], EDGES[at + 1])
+        digits = -int(np.floor(np.log10((EDGES[at + 1] - EDGES[at]) / 4)))
+        between = np.interp(p * reached[-1], reached, EDGES)
+        assert value == np.round(between, digits)
 
 
 def test_the_median_is_the_quantile_of_one_half() -> None:
@@ -242,28 +266,31 @@ def test_weights_that_take_away_leave_everything_possible() -> None:
     assert NOISY.ratio(nz.Query(SCHEMA, {"sex": nz.Custom([[-1.0, 0.0]])}), "sex=M").upper[0] < 0
 
 
-@given(st.integers(0, 10_000))
-@examples(60)
-def test_intervals_of_quantiles_are_where_a_test_does_not_reject(seed: int) -> None:
-    """The roots of the quadratic equations against a fine grid, with a covariance of any shape."""
-    random = np.random.default_rng(seed)
-    bins = 4
-    counts = random.normal(3, 3, bins)
-    root = random.normal(size=(bins, bins)) * random.uniform(0.05, 1.5)
-    p, z = random.uniform(0.05, 0.95), 1.96
-    grid = np.linspace(0, bins, 4 * 2500 + 1)
-    rows = np.clip(grid[:, None] - np.arange(bins), 0, 1) - p
-    d, error = rows @ counts, np.linalg.norm(rows @ root, axis=1)
-    at = slice(None, None, 1250)
-    low, high = _reached(Curve(p, d[None, at], error[None, at]), z)
-    inside = np.abs(d) <= z * error
-    for k in range(bins):
-        within = grid[2500 * k : 2500 * (k + 1) + 1][inside[2500 * k : 2500 * (k + 1) + 1]] - k
-        if len(within):
-            assert low[0, k] == pytest.approx(within[0], abs=5e-4)
-            assert high[0, k] == pytest.approx(within[-1], abs=5e-4)
-        else:  # a set finer than the grid, or none
-            assert high[0, k] - low[0, k] < 5e-4
+@pytest.mark.parametrize("rho", [0.5, 0.01, 0.001])
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.8])
+def test_quantiles_may_be_in_the_bins_that_two_tests_leave(rho: float, p: float) -> None:
+    """Bin by bin, from the cells of each region and their whole covariance."""
+    table = nz.Query(SCHEMA, ["region", "income"])
+    release = released(rho)
+    cells, covariance = release.answer(table).estimate, release.covariance(table, table)
+    found = release.quantile("income", p, by="region")
+    for region in range(3):
+        own = slice(4 * region, 4 * region + 4)
+        total = np.ones(4)
+        error = np.sqrt(total @ covariance[own, own] @ total)
+        left = []
+        for k in range(4):
+            tests = []
+            for upto in (k, k + 1):
+                row = (np.arange(4) < upto) - p
+                spread = np.sqrt(row @ covariance[own, own] @ row)
+                tests.append(row @ cells[own] / spread)
+            if tests[0] <= 1.959964 and tests[1] >= -1.959964:
+                left.append(k)
+        if total @ cells[own] <= 1.959964 * error:
+            left = [0, 3]
+        assert found.lower[region] == EDGES[left[0]]
+        assert found.upper[region] == EDGES[left[-1] + 1]
 
 
 # --------------------------------------------------------------------------- what is refused
@@ -322,12 +349,16 @@ def test_biased_answers_have_no_errors_to_make_statistics_of() -> None:
 
 def test_a_statistic_says_how_it_was_found() -> None:
     text = str(NOISY.median("income", by="region"))
-    assert "inverting exact tests" in text and "evenly inside each bin" in text
-    assert "covering noise only" in text and "NOT PRIVATE" in text
+    assert "inverting exact tests" in text and "NOT PRIVATE" in text
+    assert "interpolated: an extra without a known error" in text
+    assert "covering noise and any place inside bins" in text and "estimate " not in text
     mean = NOISY.mean("income")
-    assert "delta method" in mean.method and "Fieller" in mean.method
-    assert "midpoints of the bins of 'income'" in mean.method
+    assert "means of lower and of upper edges" in mean.method and "Fieller" in mean.method
     assert repr(mean) == "Statistic(mean(income): 1 row)"
+    ages = NOISY.mean("age")
+    assert "delta method" in ages.method and "covering noise only" in str(ages)
+    assert "the numbers of 'age' taken as exact" in ages.method
+    assert "taken as exact" in NOISY.median("age").method
     frame = NOISY.share("sex", by="region").frame("pandas")
     assert list(frame.columns) == ["sex", "region", "estimate", "std_error", "lower", "upper"]
     together = NOISY.mean("age", by="region", simultaneous=True)
@@ -342,6 +373,22 @@ def test_attributes_called_like_columns_keep_their_labels() -> None:
     assert list(found) == ["quantile (attribute)", "quantile", "estimate", "lower", "upper"]
     shares = release.share("estimate").columns()
     assert next(iter(shares)) == "estimate (attribute)"
+    schema = nz.Schema({"interpolated": nz.Categorical(["a", "b"]), "pay": nz.Binned([0, 1, 2, 3])})
+    named = released(counts=np.full((2, 3), 50), schema=schema).median("pay", by="interpolated")
+    assert list(named.columns()) == ["interpolated (attribute)", "lower", "upper", "interpolated"]
+
+
+def test_no_digits_are_shown_beyond_what_bins_leave_known() -> None:
+    """Edges as they are, and what is interpolated to the first digit of a quarter of the width."""
+    schema = nz.Schema({"pay": nz.Binned([0, 12.25, 20_000, 30_000])})
+    release = released(counts=np.array([200, 1_000, 2_469]), schema=schema)
+    assert str(release.quantile("pay", [0.01, 0.6])).splitlines()[:3] == [
+        "quantile   lower   upper  interpolated",
+        "    0.01       0   12.25             2",
+        "     0.6  20,000  30,000        24,000",
+    ]
+    lower, upper, _ = str(release.mean("pay")).splitlines()[1].split()
+    assert (lower, upper) == ("13,400", "25,700")  # 13,462.2 and 25,639.7
 
 
 def test_the_ends_of_clipped_and_endless_bins_are_open() -> None:
@@ -355,9 +402,40 @@ def test_the_ends_of_clipped_and_endless_bins_are_open() -> None:
     assert "inside an open end bin (1 of 1)" in median.notes[0]
     low = release.quantile("b", 0.01)
     assert (low.lower[0], low.upper[0]) == (-np.inf, 10.0)
-    with pytest.raises(nz.NoiseplanError, match=r"\[20, inf\] has no middle"):
+    with pytest.raises(nz.NoiseplanError, match=r"no mean where bins end at infinity: \[20, inf\]"):
         release.mean("a")
-    assert "also for numbers beyond the edges" in release.mean("b").method
+    with pytest.raises(
+        nz.NoiseplanError, match=r"beyond the edges: \[0, 10\) and \[20, 30\]; give"
+    ):
+        release.mean("b")
+    with pytest.raises(nz.NoiseplanError, match=r"or ask for the median: median\(b\)"):
+        release.mean("b", by="a")
+
+
+def test_an_open_bin_has_a_mean_that_is_given() -> None:
+    """The other bins keep their edges; the numbers of all bins leave no room but for the noise."""
+    schema = nz.Schema({"a": nz.Binned([0, 10, 20, np.inf])})
+    release = released(counts=np.array([30, 50, 20]), schema=schema)
+    found = release.mean("a", values={"[20, inf]": 45.0})
+    assert found.lower[0] == pytest.approx((10 * 50 + 45 * 20) / 100, abs=0.1)
+    assert found.upper[0] == pytest.approx((10 * 30 + 20 * 50 + 45 * 20) / 100, abs=0.1)
+    assert "values as given, as the means of their bins" in found.method
+    known = release.mean("a", values=[4.0, 14.0, 45.0])
+    assert known.upper[0] - known.lower[0] < 0.1 and not known.interpolated
+
+
+def test_a_median_in_closed_bins_is_given_where_others_are_open() -> None:
+    schema = nz.Schema({"a": nz.Binned([0, 10, 20, 30], clip=True)})
+    found = released(0.5, np.array([30, 300, 30]), schema).median("a")
+    assert (found.lower[0], found.upper[0]) == (10.0, 20.0)
+    wide = released(0.5, np.array([30, 300, 330]), schema).median("a")
+    assert (wide.lower[0], wide.upper[0]) == (10.0, np.inf)
+
+
+def test_bins_of_which_the_bounds_are_known_beforehand() -> None:
+    release = released(counts=np.array([7]), schema=nz.Schema({"a": nz.Binned([0, 10])}))
+    with pytest.raises(nz.NoiseplanError, match="between 0 and 10: these are its bounds"):
+        release.mean("a")
 
 
 def test_missing_values_are_left_out() -> None:
@@ -385,11 +463,13 @@ def test_missing_values_are_left_out() -> None:
     half = (low + high) / 2
     expected = np.interp(half, [0, low, low + high], [0, 10, 20])
     incomes = release.median("income")
-    np.testing.assert_allclose(incomes.estimate, [expected])
+    np.testing.assert_allclose(incomes.estimate, [np.round(expected)])
+    at = 10 * (half > low)
+    assert (incomes.lower[0], incomes.upper[0]) == (at, at + 10)
     assert "whose 'income' is not 'not stated'" in incomes.method
-    np.testing.assert_allclose(
-        release.mean("income").estimate, [(5 * low + 15 * high) / (low + high)]
-    )
+    mean = release.mean("income")
+    assert mean.lower[0] == pytest.approx(10 * high / (low + high), abs=0.11)
+    assert mean.upper[0] == pytest.approx(10 + 10 * high / (low + high), abs=0.11)
     np.testing.assert_allclose(release.share("age").estimate.sum(), 1)
 
 
@@ -414,7 +494,7 @@ def test_the_last_of_clipped_numbers_has_a_number_under_either_name() -> None:
         # Numbers that are not named stand for themselves.
         found = release.mean("age", values={name: 7.0})
         assert found.estimate == mean
-        assert "values as given; values: the numbers of 'age'" in str(found)
+        assert "values as given; the numbers of 'age' taken as exact" in str(found)
     for wrong in ("4+", 4):
         with pytest.raises(
             nz.NoiseplanError, match=f"names {re.escape(repr(wrong))}, no value of 'age'"

@@ -479,4 +479,5 @@ def _tells_no_less(now: str, then: str) -> bool:
         return False
     reached, bounds = ([kind.findall(line[0]) for line in both] for kind in (REACHED, BOUND))
     least = [float(told[0]) if told else 0.0 for told in bounds]
-    return reached[0] == reached[1] and least[0] >= least[1] * (1 - 1e-5)
+    same = reached[0] == reached[1] or not reached[1]  # some told a share and no figure
+    return same and least[0] >= least[1] * (1 - 1e-5)

@@ -11,9 +11,13 @@ import click
 from noiseplan.cli import DamagedRelease
 from noiseplan.console import say
 from noiseplan.errors import StorageError
+from noiseplan.escaping import visible_name
+from noiseplan.texts import counted, listed
 
 if TYPE_CHECKING:
+    from noiseplan.queries import Query
     from noiseplan.release.release import Release
+    from noiseplan.study import Study
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 study_argument = click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
@@ -50,6 +54,21 @@ def require_release_folder(folder: Path) -> None:
 def warned(text: str) -> None:
     """Something that stops nothing, and is worth a second look."""
     say(f"Warning: {text}", err=True)
+
+
+def without_target(study: Study) -> list[Query]:
+    """The tables of a study that no plan is made for: others have a target, and these have none."""
+    if not isinstance(study.targets, Mapping):
+        return []
+    planned = set(map(study.workload.position, study.targets))
+    return [query for place, query in enumerate(study.workload) if place not in planned]
+
+
+def left_out_words(queries: Sequence[Query]) -> str:
+    """What is said of tables without a target."""
+    names = listed(visible_name(query.name) for query in queries)
+    verb = "has no target and is" if len(queries) == 1 else "have no target and are"
+    return f"{counted(len(queries), 'table')} {verb} not planned for: {names}"
 
 
 def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noiseplan.cli import exit_code
-from noiseplan.cli._common import CONTEXT, json_option, outside_option, study_argument
+from noiseplan.cli._common import (
+    CONTEXT,
+    json_option,
+    left_out_words,
+    outside_option,
+    study_argument,
+    without_target,
+)
 from noiseplan.cli.release import (
     after,
+    again_option,
     chosen_tables,
     database_options,
     given_option,
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
 )
 @database_options
 @given_option
+@again_option
 @outside_option
 @click.option(
     "--details",
@@ -57,7 +66,7 @@ def command(
     allow_outside: bool,
     as_json: bool,
     **how: Any,
-) -> None:  # how: table, query, given and details
+) -> None:  # how: table, query, given, again and details
     """Look for all that would stop a release of DATA by STUDY. Spends nothing.
 
     The ledger is asked first; where it refuses, no record is read. Where it does not, DATA are read
@@ -76,8 +85,12 @@ def command(
     if as_json:
         print_json(figures(checked))
     else:
-        tables = counted(len(read.workload), "table")
-        say(f"{read.title or study.name}: {tables}, {counted(read.workload.rows, 'row')}")
+        left_out = without_target(read)
+        tables = counted(len(read.workload) - len(left_out), "table")
+        rows = counted(read.workload.rows - sum(query.rows for query in left_out), "row")
+        say(f"{read.title or study.name}: {tables}, {rows}")
+        if left_out:
+            say(left_out_words(left_out))
         for line in checked.lines(in_command_line):
             say(line)
     if not checked.ok:
@@ -92,7 +105,8 @@ def _planned_and_checked(
     with calm_threads(study.schema), waiting("planning"):
         plan = study.plan()
     with records_of(data, how["table"], how["query"]) as records:
-        checked = study.check(after(how["given"], plan), records, details=how["details"])
+        left, shown = after(how["given"], plan), how["details"]
+        checked = study.check(left, records, details=shown, again=how["again"])
     return with_folder(checked, study, plan, output)
 
 

@@ -16,6 +16,7 @@ from noiseplan.draw.figure import (
     ChartError,
     Spec,
     branded,
+    drawn_text,
     figure,
     log_axis,
     shown,
@@ -239,7 +240,8 @@ def _per_group(chart: Spec, layout: Layout, colour: str | None) -> Spec:
     if not layout.panels:
         return chart
     # JSON quotes a name as the expression language does.
-    heading = {"calculate": f"{json.dumps(f'{colour}: ')} + datum.group", "as": "panel"}
+    name = json.dumps(drawn_text(f"{colour}: "))
+    heading = {"calculate": f"{name} + datum.group", "as": "panel"}
     order = [f"{colour}: {group}" for group in layout.groups]
     return {
         "transform": [heading],

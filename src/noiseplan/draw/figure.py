@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from noiseplan.errors import MissingExtraError, NoiseplanError
+from noiseplan.escaping import visible_name
 from noiseplan.paths import checked_path
 
 Spec = dict[str, Any]
@@ -26,6 +28,8 @@ ROW = 18  # pixels for one line of a list down the page
 MOST_ROWS = 40  # lines of such a list before a picture stops helping
 
 WIDE = 20.0  # ratio of largest to smallest above which an axis is logarithmic
+
+TAG = re.compile("<(?=[/!?a-zA-Z])")
 
 PLOT_EXTRA = 'charts need the plot extra; install it with: pip install "noiseplan[plot]"'
 
@@ -113,7 +117,31 @@ def write(spec: Spec, path: Path) -> Path:
 
 def shown(spec: Spec, path: str | PathLike[str] | None) -> Any:
     """A chart for a notebook; with a path, the file it was drawn to."""
+    spec = _drawable(spec)
     return in_notebook(spec) if path is None else write(spec, checked_path(path, ChartError))
+
+
+def drawn_text(text: str) -> str:
+    """Replace what a chart cannot hold: control characters, backslashes, and the starts of tags.
+
+    On the first the drawing program aborts. It puts titles into expressions, where a backslash acts
+    on what follows, and it and Altair put all texts unescaped into the scripts of pages.
+
+    Examples
+    --------
+    >>> print(drawn_text("</script> < 5"))
+    ‹/script> < 5
+    """
+    return TAG.sub("‹", visible_name(text).replace("\\", "∖"))
+
+
+def _drawable(part: Any) -> Any:
+    """A specification whose texts can be drawn; expressions stay as they are."""
+    if isinstance(part, str):
+        return drawn_text(part)
+    if isinstance(part, dict):
+        return {k: v if k == "calculate" else _drawable(v) for k, v in part.items()}
+    return [_drawable(each) for each in part] if isinstance(part, list | tuple) else part
 
 
 def in_notebook(spec: Spec) -> Any:

@@ -48,7 +48,8 @@ STYLE: Final = Markup(
 .nz th.n, .nz td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .nz th.pic, .nz td.pic { min-width: 9em; padding-right: 1.1em; }
 .nz svg.bar { display: block; width: 100%; height: .8em; overflow: visible; }
-.nz svg .fill { fill: #2a78a8; } .nz svg .ci { fill: #2a78a8; opacity: .45; }
+.nz svg .fill { fill: #2a78a8; } .nz svg .est { fill: #2a78a8; opacity: .3; }
+.nz svg .ci { fill: #2a78a8; opacity: .45; }
 .nz svg .zero { stroke: rgba(128, 128, 128, .6); } .nz svg .dot { stroke: currentColor; }
 .nz svg line { stroke-width: 2; vector-effect: non-scaling-stroke; }
 .nz .note { opacity: .72; } .nz .warn { border-left: .25em solid #c05a00; padding-left: .6em; }
@@ -150,7 +151,8 @@ def _interval_bars(
     columns: Mapping[str, Sequence[Hashable] | Array], shown: int
 ) -> list[tuple[Markup, ...]]:
     """A picture of each interval on one scale; none where an end is no number, or not known."""
-    every = [columns[name] for name in ("lower", "estimate", "upper")]
+    inside = "estimate" if "estimate" in columns else "interpolated"
+    every = [columns[name] for name in ("lower", inside, "upper")]
     if not all(isinstance(values, np.ndarray) and values.dtype.kind in "if" for values in every):
         return []
     low, middle, high = (np.asarray(values, dtype=np.float64)[:shown] for values in every)

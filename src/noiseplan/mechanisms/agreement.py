@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.base import Mechanism
-from noiseplan.queries import Workload
+from noiseplan.queries import Query, Workload
 from noiseplan.texts import counted, listed, shortened
 
 # Groups that are named, names of each, and letters of a name.
@@ -38,6 +39,29 @@ def agreement(mechanism: Mechanism, workload: Workload) -> str:
     more = len(several) - GROUPS
     said = " | ".join(named) + (f" and {counted(more, 'group')} more" if more > 0 else "")
     return f"tables that agree: {said}{_others(len(workload) - sum(map(len, several)))}"
+
+
+def cautions(mechanism: Mechanism, workload: Workload) -> list[str]:
+    """Sentences for readers of the tables: what was measured apart, and which tables agree.
+
+    Empty where all tables agree.
+    """
+    if not mechanism.caution:
+        return []
+    agreeing = agreement(mechanism, workload)
+    return [mechanism.caution, *([f"T{agreeing[1:]}."] if agreeing else [])]
+
+
+def agreeing_groups(mechanism: Mechanism, queries: Sequence[Query]) -> list[str] | None:
+    """Name the group of each query, "group 1", or "none"; None where all queries agree."""
+    groups = mechanism.agreeing(queries)
+    if groups is None:
+        return None
+    names = ["none"] * len(queries)
+    for number, group in enumerate((group for group in groups if len(group) > 1), 1):
+        for place in group:
+            names[place] = f"group {number}"
+    return names
 
 
 def _named(names: list[str]) -> str:

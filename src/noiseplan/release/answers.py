@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,6 +14,7 @@ from noiseplan._doors import through
 from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.agreement import cautions
 from noiseplan.noise.moments import half_width_factor
 from noiseplan.queries import Query
 from noiseplan.queries.level_parts import LevelPart, level_parts
@@ -22,7 +23,9 @@ from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
 if TYPE_CHECKING:
+    from noiseplan.mechanisms.base import Mechanism
     from noiseplan.planning.workload_errors import Figures
+    from noiseplan.queries import Workload
 
 T = TypeVar("T")
 # An answer with so many times the largest error that was planned for is hardly measured; this is
@@ -77,6 +80,7 @@ class Answer:
     approximate: bool = False  # of most rows even the noise is read between others
     limits: Limits | None = None  # how far intervals reach down and up, where no factor tells
     planned: Figures | None = None  # the errors of the tables that were planned for
+    apart: tuple[Mechanism, Workload] | None = None  # where queries were measured apart
     method = ""  # of computing the errors: they are known
 
     @property
@@ -115,7 +119,12 @@ class Answer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing of the errors: that they are far above all that was planned for."""
+        """What is worth knowing: errors far above all that was planned for, and which tables of
+        the release agree where not all do."""
+        agreeing = () if self.apart is None else cautions(*self.apart)
+        return (*self._hardly_measured(), *agreeing)
+
+    def _hardly_measured(self) -> tuple[str, ...]:
         planned = self.planned
         if planned is None or len(planned.design.roles.type_count) > MOST_KINDS:
             return ()
@@ -262,19 +271,22 @@ class Answer:
         )
 
 
-def reading(level: float, simultaneous: bool) -> str:
+def reading(level: float, simultaneous: bool, covers: str = "noise only") -> str:
     """How intervals that cover all there is to cover are to be read."""
     kind = "simultaneous" if simultaneous else "pointwise"
-    return f"{100 * level:g}% {kind} intervals, covering noise only"
+    return f"{100 * level:g}% {kind} intervals, covering {covers}"
 
 
-def renamed(cells: Mapping[str, T]) -> dict[str, T]:
+def renamed(cells: Mapping[str, T], numbers: Collection[str] = NUMBERS) -> dict[str, T]:
     """Columns of cells, those called like a column of numbers by another name."""
-    return {f"{n} (attribute)" if n in NUMBERS else n: values for n, values in cells.items()}
+    return {f"{n} (attribute)" if n in numbers else n: values for n, values in cells.items()}
 
 
 def aligned(
-    columns: Mapping[str, list[Hashable] | Array], rows: int, most: int | None, digits: int = 1
+    columns: Mapping[str, list[Hashable] | Array],
+    rows: int,
+    most: int | None,
+    digits: int | None = 1,
 ) -> list[str]:
     """Lines of text: the headings, then the first rows or all of them."""
     shown = rows if most is None else min(most, rows)
@@ -288,23 +300,27 @@ def aligned(
 
 
 def shown_columns(
-    columns: Mapping[str, list[Hashable] | Array], rows: int, digits: int
+    columns: Mapping[str, list[Hashable] | Array], rows: int, digits: int | None
 ) -> dict[str, list[str]]:
-    """The first rows of columns as they are shown, by the headings they are shown under."""
+    """The first rows of columns as they are shown, by the headings they are shown under.
+
+    Without `digits` every number has its own.
+    """
+    number = "z,.15g" if digits is None else f"z,.{digits}f"  # z: no zero below zero
     return {
         visible_name(name): [
-            _shown(value, digits if isinstance(values, np.ndarray) else None)
+            _shown(value, number if isinstance(values, np.ndarray) else "")
             for value in list(values)[:rows]
         ]
         for name, values in columns.items()
     }
 
 
-def _shown(value: Hashable, digits: int | None) -> str:
+def _shown(value: Hashable, number: str) -> str:
     if value is None or value != value:  # not known
         return "–"
-    if digits is not None and isinstance(value, float):
-        return f"{value:z,.{digits}f}"  # z: no zero below zero
+    if number and isinstance(value, float):
+        return format(value, number)
     return visible_name(str(value))
 
 

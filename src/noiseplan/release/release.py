@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -17,6 +17,7 @@ from noiseplan.counting import count_tables
 from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.agreement import cautions
 from noiseplan.mechanisms.base import Measurements, told
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
@@ -39,6 +40,8 @@ from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
+    from noiseplan.mechanisms.base import Mechanism
+    from noiseplan.queries import Workload
     from noiseplan.statistics.asked_groups import Asked
     from noiseplan.statistics.attribute_values import Values
     from noiseplan.statistics.statistic import Statistic
@@ -83,8 +86,9 @@ class Derived(Answers):
     ) -> Statistic:
         """The mean of an attribute for every group.
 
-        Numbers stand for themselves, bins for their midpoints, unless `values` has others: one for
-        each value, or a mapping from some of them, as in {"99+": 104}.
+        Numbers stand for themselves: an age of 34 for 34, not for 34½. Of bins the interval covers
+        any place of records between the edges; open bins have no mean. `values` has other numbers:
+        one for each value, or a mapping from some of them, as in {"99+": 104}.
         """
         found: Statistic = self._derived("mean", (attribute, by, values), level, simultaneous)
         return found
@@ -107,8 +111,8 @@ class Derived(Answers):
     ) -> Statistic:
         """Quantiles of an ordered attribute for every group.
 
-        Of values the first up to which there are enough records; inside a bin records are taken to
-        lie evenly.
+        Of values the first up to which there are enough records. Of bins the interval holds all
+        that the quantile may be in; what is interpolated inside a bin is an extra.
         """
         found: Statistic = self._derived(
             "quantile", (attribute, probabilities, by), level, simultaneous
@@ -223,6 +227,7 @@ class Release(Derived):
             bias_error=errors.bias,
             approximate=errors.approximate,
             planned=self.plan.figures if known else None,
+            apart=self._apart,
         )
 
     def named(self, name: str) -> Query | None:
@@ -329,6 +334,19 @@ class Release(Derived):
             if len(chosen) < len(plan.workload):
                 self._warn_of_unlisted()
         through("release.save")(self, folder, chosen)
+
+    def _derived(self, kind: str, asked: tuple[object, ...], level: float, together: bool) -> Any:
+        found = super()._derived(kind, asked, level, together)
+        if isinstance(found, Answer):  # whose notes say it already
+            return found
+        agreeing = () if self._apart is None else cautions(*self._apart)
+        return replace(found, notes=(*found.notes, *agreeing)) if agreeing else found
+
+    @property
+    def _apart(self) -> tuple[Mechanism, Workload] | None:
+        """What measured the queries, and which they are, where tables need not agree."""
+        mechanism = self.plan.mechanism
+        return (mechanism, self.plan.workload) if mechanism.caution else None
 
     def _warn_of_unlisted(self) -> None:
         """Say which of the workload's queries are not written as files."""

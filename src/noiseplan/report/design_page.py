@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import SERIES, keys, stacked_bars
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.agreement import cautions
 from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.guarantee import SHOWN_DELTA
 from noiseplan.privacy.rounding import text_up
@@ -129,7 +130,7 @@ def _protected(plan: Plan) -> str:
 
 
 def _published(plan: Plan) -> Markup:
-    """Every table that is asked, in the order of the study."""
+    """Every table that is asked, in the order of the study, and which agree where not all do."""
     workload = plan.workload
     shown = list(islice(workload, MOST_KINDS))
     rows = [[query.name, ", ".join(query.attributes) or "everybody", f"{query.rows:,}"]
@@ -138,9 +139,9 @@ def _published(plan: Plan) -> Markup:
     listed = table(
         f"{counted(len(workload), 'table')}, {counted(workload.rows, 'number')}", columns, rows
     )
-    if len(shown) == len(workload):
-        return listed
-    return joined([listed, element("p", f"… and {len(workload) - len(shown):,} more tables.")])
+    more, told = len(workload) - len(shown), " ".join(cautions(plan.mechanism, workload))
+    rest = element("p", f"… and {more:,} more tables.") if more else ""
+    return joined([listed, rest, element("p", told, class_="box") if told else ""])
 
 
 def _currencies(plan: Plan) -> Markup:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.errors import QueryError
+from noiseplan.mechanisms.agreement import cautions
 from noiseplan.privacy.people import left_out_text
 from noiseplan.report.budgets import difference, other_budgets, privacy_in_detail, promise_box
 from noiseplan.report.offline_page import offline_page
@@ -17,6 +19,7 @@ from noiseplan.storage.folder import certificate_words
 from noiseplan.texts import counted
 
 if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
     from noiseplan.queries import Query
     from noiseplan.release.release import Release
     from noiseplan.valid.result import ValidTables
@@ -66,14 +69,16 @@ def report_page(
     """
     plan = release.plan
     heading = title or release.title or UNTITLED
-    tables = Tables(plan.workload, _cells(release, level, valid), files or {})
+    tables = Tables(
+        plan.workload, _cells(release, level, valid), files or {}, partial(_mend, release)
+    )
     facts = {
         "What is protected": difference(plan.privacy, str(certificate["privacy"]["unit"])),
         "Noise": release.brand,
         "Ledger": release.recorded or "not recorded in a ledger",
     }
     sections = {
-        "The tables": element("div", _made_valid(valid), tables.markup(), id="released"),
+        "The tables": element("div", _agreement(plan, valid), tables.markup(), id="released"),
         "How precise the tables are": plan_errors(plan),
         "What another budget would buy": other_budgets(plan),
         "The promise in every currency": privacy_in_detail(plan.privacy, facts),
@@ -114,6 +119,13 @@ def _certificate(release: Release, certificate: Mapping[str, Any]) -> Markup:
 # ---------------------------------------------------------------------- the numbers
 
 
+def _mend(release: Release) -> str:
+    """The command that makes tables of a release without negative counts; nothing if none does."""
+    from noiseplan.valid.solve_tables import valid_command  # only where a count is negative
+
+    return valid_command(release)
+
+
 def _cells(
     release: Release, level: float, valid: ValidTables | None
 ) -> Callable[[Query], Cells | None]:
@@ -131,17 +143,18 @@ def _cells(
     return cells
 
 
-def _made_valid(valid: ValidTables | None) -> Markup | str:
-    """What was done to the numbers, where valid ones are shown."""
+def _agreement(plan: Plan, valid: ValidTables | None) -> Markup | str:
+    """Which tables agree where not all do; or what was done to the numbers of valid tables."""
     if valid is None:
-        return ""
-    told = valid.changes
+        told = " ".join(cautions(plan.mechanism, plan.workload))
+        return element("p", told, class_="box") if told else ""
+    done = valid.changes
     words = (
         f"These are valid tables: no count is negative, and they agree: {valid.agreement}. "
-        f"{told.negative:,} of {told.cells:,} cells were negative before; cells moved by "
-        f"{told.mean_move:.2g} standard errors in the mean, at most by {told.largest_move:.2g}; "
-        f"margins and sums asked for by at most {told.largest_sum:.2g} of their own. The nearest "
-        f"such tables were looked for {told.solved_in_words}. They are "
+        f"{done.negative:,} of {done.cells:,} cells were negative before; cells moved by "
+        f"{done.mean_move:.2g} standard errors in the mean, at most by {done.largest_move:.2g}; "
+        f"margins and sums asked for by at most {done.largest_sum:.2g} of their own. The nearest "
+        f"such tables were looked for {done.solved_in_words}. They are "
         f"biased: nearer to the truth where tables are sparse, but not in every cell or table. "
         f"Intervals are those of the unbiased estimates they were made of, which the release and "
         f"its files have."

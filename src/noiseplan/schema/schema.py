@@ -209,7 +209,7 @@ class Schema:
         names = [visible_name(name) for name in self.names]
         wide, far = max(map(len, names)), max(len(f"{size:,}") for size in self.shape)
         lines = [
-            f"  {name:<{wide}}  {kind.size:>{far},}  {kind.describe()}"
+            f"  {name:<{wide}}  {kind.size:>{far},}  {visible_name(kind.describe())}"
             for name, kind in zip(names, self.attributes, strict=True)
         ]
         return "\n".join([f"{count}, {counted(self.size, 'cell')}", *lines])

@@ -44,39 +44,58 @@ def counted(attribute: Attribute) -> Array:
     return row
 
 
-def numbers_of(name: str, attribute: Attribute, given: Values | None) -> tuple[Array, str]:
-    """The number of every value in the order, and in words where it comes from.
+def numbers_of(name: str, attribute: Attribute, given: Values | None) -> tuple[Array, Array, str]:
+    """The least and the largest number of every value in the order, and in words what they are.
 
-    Numbers stand for themselves and bins for their midpoints, but for those that `given` maps to
-    other numbers, by their labels or the texts of these; a sequence has a number for each value.
+    Numbers are exactly themselves and a bin has any number between its edges, but for values that
+    `given` maps to one number, by their labels or the texts of these; a sequence has a number for
+    each value.
     """
     labels = [attribute.labels[code] for code in ordered_codes(attribute)]
     if given is not None and not isinstance(given, Mapping):
-        return _checked(name, labels, given), "values as given"
+        numbers = _checked(name, labels, given)
+        return numbers, numbers, "values as given"
     own = _own_numbers(attribute, labels)
     named = {} if given is None else _named(attribute, labels, given)
     if given is None and isinstance(attribute, Binned):
         edge_numbers(attribute)  # refuses dates
     lacking = [label for label in labels if label not in named and label not in own]
     if lacking and given is None:
-        raise _without_number(name, attribute, lacking[0])
+        raise _without_number(name, attribute, lacking)
     rest = any(label not in named for label in labels)
     if rest and given:
         _require_values(name, attribute, labels, given)
     if lacking:
         raise QueryError(VALUES + f" has no number for {lacking[0]!r} of {name!r}")
-    about = [*(["values as given"] if named else []), *([_about(name, attribute)] if rest else [])]
-    return _checked(name, labels, [(own | named)[label] for label in labels]), "; ".join(about)
+    means = ", as the means of their bins" if isinstance(attribute, Binned) else ""
+    about = [f"values as given{means}"] if named else []
+    about += [about_labels(name, attribute)] if rest else []
+    ends = own | {label: (number, number) for label, number in named.items()}
+    least, most = (_checked(name, labels, [ends[label][i] for label in labels]) for i in (0, 1))
+    return least, most, "; ".join(filter(None, about))
 
 
-def _own_numbers(attribute: Attribute, labels: Sequence[Label]) -> dict[Label, float]:
-    """The numbers that values stand for by themselves: those of an order, and middles of bins."""
-    if isinstance(attribute, Binned):
-        edges = np.array([] if attribute.dated else attribute.places)
-        middles = ((edges[:-1] + edges[1:]) / 2).tolist()
-        return {label: x for label, x in zip(labels, middles, strict=False) if isfinite(x)}
-    numbers = filter(_is_number, labels if attribute.ordered else ())
-    return {label: float(cast("float", label)) for label in numbers}
+def _own_numbers(attribute: Attribute, labels: Sequence[Label]) -> dict[Label, tuple[float, float]]:
+    """What the numbers of values are between: labels themselves, and the edges of closed bins."""
+    if not isinstance(attribute, Binned):
+        numbers = [cast("float", each) for each in labels if attribute.ordered and _is_number(each)]
+        return {number: (float(number), float(number)) for number in numbers}
+    if attribute.dated:
+        return {}
+    ends = zip(*(each.tolist() for each in bin_ends(attribute)), strict=True)
+    return {label: end for label, end in zip(labels, ends, strict=True) if all(map(isfinite, end))}
+
+
+def bin_ends(attribute: Binned) -> tuple[Array, Array]:
+    """Where the numbers of every bin begin and end; infinite at an end that is open.
+
+    An end bin is open if its edge is infinite, or if it takes numbers beyond the edges.
+    """
+    edges = edge_numbers(attribute)
+    left, right = edges[:-1].copy(), edges[1:].copy()
+    if attribute.clip:
+        left[0], right[-1] = -np.inf, np.inf
+    return left, right
 
 
 def _is_number(label: object) -> bool:
@@ -85,25 +104,27 @@ def _is_number(label: object) -> bool:
     return isfinite(label)
 
 
-def _about(name: str, attribute: Attribute) -> str:
-    if not isinstance(attribute, Binned):
-        return f"values: the numbers of {name!r}"
-    beyond = ", also for numbers beyond the edges" if attribute.clip else ""
-    return f"values: the midpoints of the bins of {name!r}{beyond}"
+def about_labels(name: str, attribute: Attribute) -> str:
+    """That numbers as labels are taken to be exact, in words; nothing for bins and words."""
+    numbers = [attribute.labels[code] for code in ordered_codes(attribute)[:1]]
+    if isinstance(attribute, Binned) or not all(map(_is_number, numbers)):
+        return ""
+    return f"the numbers of {name!r} taken as exact"
 
 
-def _without_number(name: str, attribute: Attribute, lacking: Label) -> QueryError:
+def _without_number(name: str, attribute: Attribute, lacking: Sequence[Label]) -> QueryError:
     if isinstance(attribute, Binned):
-        why = f"bin, and {lacking} has no middle"
+        bins = " and ".join(map(str, lacking))
+        beyond = "take numbers beyond the edges" if attribute.clip else "end at infinity"
+        why = f"{name!r} has no mean where bins {beyond}: {bins}; give the mean in each"
     else:
-        why = f"value, and {name!r} is {attribute.describe()}: {lacking!r} has none"
-    call = f"mean({name!r}, values={{{lacking!r}: 1.0, …}})"
+        why = (
+            f"the mean of {name!r} needs a number for each value, and {name!r} is "
+            f"{attribute.describe()}: {lacking[0]!r} has none; give it one"
+        )
+    call = f"mean({name!r}, values={{{lacking[0]!r}: 1.0, …}})"
     median = f", or ask for the median: median({name})" if attribute.ordered else ""
-    return QueryError(
-        f"the mean of {name!r} needs a number for each {why}; give it one: "
-        + remedy("give values", call, f"{lacking}=NUMBER")
-        + median
-    )
+    return QueryError(f"{why}: " + remedy("give values", call, f"{lacking[0]}=NUMBER") + median)
 
 
 def measured_attribute(schema: Schema, name: str) -> Attribute:

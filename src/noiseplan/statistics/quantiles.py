@@ -2,16 +2,19 @@
 
     D(t) = how many have a value up to t, less p times all of them
 
-is linear in the counts, so its noise has a known variance V(t). The p-quantile t₀ has D(t₀) = 0.
-The interval reaches from the first to the last t with |D̂(t)| ≤ z√V(t): t₀ is one of these with the
-probability `level`, whatever the noise makes of the other values, and even where the noisy
-distribution function is not monotone. Nothing is said about single groups that is not true of t₀.
+is linear in the counts, so its noise has a known variance V(t). A p-quantile is a number with at
+most pN records below it and at least pN up to it. If it is value k, or lies in bin k, then
 
-Inside a bin records are taken to lie evenly. D is then linear there, V quadratic, and the ends are
-roots of quadratic equations. Values of an ordinal attribute are not divided: the quantile is the
-first value k with D(k) ≥ 0, and k is left out of the interval if D̂(k) < −z√V(k), or
-D̂(k − 1) > z√V(k − 1). Each of the two happens at the true quantile with half the probability
-1 − level.
+    D(k − 1) ≤ 0 ≤ D(k).
+
+So k is left out of the interval where D̂(k) < −z√V(k), or D̂(k − 1) > z√V(k − 1). Each of the two
+happens at the k of the true quantile with at most half the probability 1 − level, whatever the
+noise makes of the other values, and even where the noisy distribution function is not monotone. The
+interval reaches from the first to the last k that is left, and where these are bins, from the
+lower edge of the first to the upper edge of the last: counts tell nothing of places inside a bin.
+
+What is interpolated inside a bin takes its records to lie evenly. It is an extra, and no error of
+it is known.
 
 References
 ----------
@@ -35,22 +38,30 @@ from noiseplan.schema import Attribute, Binned, Hierarchical, Schema
 from noiseplan.schema.labels import IN_BINS, IN_ORDER
 from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.attribute_values import (
+    about_labels,
     about_missing,
+    bin_ends,
     counted,
-    edge_numbers,
     measured_attribute,
     of_a_hierarchy,
     ordered_codes,
 )
-from noiseplan.statistics.statistic import Figures, Intervals, Mask, Statistic, too_small
+from noiseplan.statistics.statistic import (
+    EXTRA,
+    Figures,
+    Intervals,
+    Mask,
+    Statistic,
+    interpolated,
+    too_small,
+)
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
-# Values of an attribute whose steps are written out: 400 MB of rows.
+# Values of an attribute whose steps are written out: 200 MB of rows.
 MOST_WRITTEN: Final = 5_000
-_METHOD: Final = "intervals by inverting exact tests at every value (Woodruff)"
-_EVENLY: Final = "records taken to lie evenly inside each bin"
+_METHOD: Final = "intervals by inverting exact tests at every {} (Woodruff)"
 
 # Values of all groups together.
 MOST_PLACES: Final = 10_000_000
@@ -58,7 +69,7 @@ MOST_PLACES: Final = 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """D̂ and its standard error at the ends and in the middle of every value: groups × (2n + 1)."""
+    """D̂ and its standard error before and behind every value: groups × (n + 1)."""
 
     p: float
     d: Array
@@ -79,19 +90,17 @@ class Curve:
         Where it crosses several times, that in which the nearest monotone function does: it is
         below zero up to where the sum of D̂ is least.
         """
-        return np.asarray(np.argmin(np.cumsum(self.d[:, ::2], axis=1), axis=1))
+        # Of a group without records D̂ need not cross zero upward: it has no estimate anyway.
+        last = self.d.shape[1] - 2
+        return np.asarray(np.minimum(np.argmin(np.cumsum(self.d, axis=1), axis=1), last))
 
-    @property
-    def zeros(self) -> Array:
-        """Where D̂, or the line through it, is zero in every value: 0 at its begin, 1 at its end."""
-        before, after = self.d[:, :-1:2], self.d[:, 2::2]
-        with np.errstate(all="ignore"):
-            return np.asarray(before / (before - after))
-
-    def possible(self, z: float) -> Mask:
-        """Whether D may be at least 0 behind a value and at most 0 before it, value by value."""
-        d, reach = self.d[:, ::2], z * self.error[:, ::2]
-        return np.asarray((d[:, 1:] >= -reach[:, 1:]) & (d[:, :-1] <= reach[:, :-1]))
+    def reached(self, z: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The first and last value, of every group, with D̂ ≥ −z√V behind and D̂ ≤ z√V before it;
+        all values of groups that are small."""
+        reach, small = z * self.error, self.small(z)[:, None]
+        possible = (self.d[:, 1:] >= -reach[:, 1:]) & (self.d[:, :-1] <= reach[:, :-1]) | small
+        last = possible.shape[1] - 1
+        return np.argmax(possible, axis=1), last - np.argmax(possible[:, ::-1], axis=1)
 
 
 # The quantile of every group and how far its interval reaches, as places along the attribute.
@@ -107,21 +116,22 @@ def quantile(
 ) -> Statistic:
     """Quantiles of an ordered attribute for every group, one row for each probability.
 
-    Without probabilities the median, and no column that says so.
+    Without probabilities the median, and no column that says so. Of bins the interval holds whole
+    bins, and the estimate is interpolated.
     """
     schema, factors = release.schema, factors_of(by, release.schema)
     kind = measured_attribute(schema, attribute)
     _check_ordered(schema, attribute)
     asked = [0.5] if probabilities is None else _checked_probabilities(probabilities)
     groups = Query(schema, factors)
+    binned = isinstance(kind, Binned)
     word = "median" if probabilities is None else "quantile"
     name = called(f"{word}({attribute})", groups)
     z = how.reach(groups.rows * len(asked), release.plan.privacy.laplace)
     summed = attribute if kind.size > MOST_WRITTEN else ""
     with answerable(release, name, [{attribute: Identity()}, factors], summed):
         curves = _curves(release, attribute, asked, factors)
-    places = _binned if isinstance(kind, Binned) else _ordinal
-    found = [places(kind, curve, z) for curve in curves]
+    found = [(_binned if binned else _ordinal)(kind, curve, z) for curve in curves]
     figures = [_figures(kind, np.stack(each, axis=1).ravel()) for each in zip(*found, strict=True)]
     small = np.stack([curve.small(z) for curve in curves], axis=1)
     return Statistic(
@@ -137,12 +147,15 @@ def quantile(
         release.origin,
         release.provenance.warning,
         (*too_small(small, z), *_in_open_bins(figures[0], small)),
+        binned,
     )
 
 
 def _method(name: str, attribute: Attribute) -> str:
-    how = f"{_METHOD}, {_EVENLY}" if isinstance(attribute, Binned) else _METHOD
-    return "; ".join(filter(None, [how, about_missing(name, attribute)]))
+    binned = isinstance(attribute, Binned)
+    said = [_METHOD.format("edge" if binned else "value"), about_missing(name, attribute)]
+    said.append(EXTRA if binned else about_labels(name, attribute))
+    return "; ".join(filter(None, said))
 
 
 def _check_ordered(schema: Schema, name: str) -> None:
@@ -187,17 +200,17 @@ def _cells(groups: Query, asked: Sequence[float] | None) -> dict[str, list[Hasha
 
 
 def steps(attribute: Attribute) -> Array:
-    """Rows that count the values before each end and up to the middle of each value, in order.
+    """Rows that count the values before each value, in order, and all of them.
 
     Examples
     --------
     >>> from noiseplan.schema import Ordinal
     >>> steps(Ordinal(range(2))).tolist()
-    [[0.0, 0.0], [0.5, 0.0], [1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]
+    [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]
     """
     codes = ordered_codes(attribute)
-    rows = np.zeros((2 * len(codes) + 1, attribute.size))
-    rows[:, codes] = np.clip((np.arange(len(rows))[:, None] - 2 * np.arange(len(codes))) / 2, 0, 1)
+    rows = np.zeros((len(codes) + 1, attribute.size))
+    rows[:, codes] = np.arange(len(rows))[:, None] > np.arange(len(codes))
     return rows
 
 
@@ -225,76 +238,32 @@ def _curve(release: Release, name: str, p: float, groups: Mapping[str, Factor]) 
 
 def _ordinal(attribute: Attribute, curve: Curve, z: float) -> Places:
     """Positions in the order; no estimate where a group is too small."""
-    small, possible = curve.small(z), curve.possible(z)
-    last = possible.shape[1] - 1
-    return (
-        np.where(small, np.nan, curve.crossing()),
-        np.where(small, 0, np.argmax(possible, axis=1)),
-        np.where(small, last, last - np.argmax(possible[:, ::-1], axis=1)),
-    )
+    first, last = (end.astype(float) for end in curve.reached(z))
+    return np.where(curve.small(z), np.nan, curve.crossing()), first, last
 
 
 def _binned(attribute: Attribute, curve: Curve, z: float) -> Places:
-    """Numbers: where D̂ crosses zero, and from where to where D̂² ≤ z²V, bin by bin.
+    """Numbers: where D̂ crosses zero, and the edges around all bins that the quantile may be in.
 
-    An end bin is open if it has no end, or catches numbers beyond it. Nothing is known of places
-    inside: it belongs to the interval as a whole or not at all.
+    An end bin is open if it has no end, or catches numbers beyond it: nothing is interpolated
+    there, and an interval with it has no end.
     """
-    left, right, opened = _bins(attribute)
-    small, possible = curve.small(z), curve.possible(z)
-    low, high = _reached(curve, z)
-    low = np.where(opened, np.where(possible, 0.0, np.inf), low)
-    high = np.where(opened, np.where(possible, 1.0, -np.inf), high)
-    rows, at = np.arange(len(small)), curve.crossing()
-    # Of a group without records D̂ need not cross zero upward: it has no estimate anyway.
-    at = np.minimum(at, len(left) - 1)
-    crossed = _place(curve.zeros[rows, at], left[at], right[at])
-    return (
-        np.where(small | opened[at], np.nan, crossed),
-        np.where(small, left[0], np.where(low > 1, np.inf, _place(low, left, right)).min(axis=1)),
-        np.where(small, right[-1], np.where(high < 0, -np.inf, _place(high, left, right)).max(1)),
-    )
-
-
-def _bins(attribute: Attribute) -> tuple[Array, Array, Mask]:
-    """Where every bin begins and ends, infinite at an open end, and which bins are open."""
     assert isinstance(attribute, Binned)
-    edges = edge_numbers(attribute)
-    left, right = edges[:-1].copy(), edges[1:].copy()
-    if attribute.clip:
-        left[0], right[-1] = -np.inf, np.inf
-    return left, right, np.isinf(right - left)
-
-
-def _place(share: Array, left: Array, right: Array) -> Array:
-    """The number that lies so far inside a bin; its ends are exact, also where they are ±∞."""
-    with np.errstate(invalid="ignore"):
-        inside = left + share * (right - left)
-    return np.where(share <= 0, left, np.where(share >= 1, right, inside))
-
-
-def _reached(curve: Curve, z: float) -> tuple[Array, Array]:
-    """The first and last λ in [0, 1] of every bin with D̂(λ)² ≤ z²V(λ); ∞ and −∞ where none is.
-
-    D̂(λ) = D₀ + λ(D₁ − D₀), and V(λ) = V₀ + λ(4V½ − 3V₀ − V₁) + 2λ²(V₀ − 2V½ + V₁). The ends of
-    the set are those of the bin, or roots. Where D̂ is zero is always in it, roots rounded or not.
-    """
-    before, after = curve.d[:, :-1:2], curve.d[:, 2::2]
-    v = z**2 * curve.error**2
-    v0, middle, v1 = v[:, :-1:2], v[:, 1::2], v[:, 2::2]
-    a = (after - before) ** 2 - 2 * (v0 - 2 * middle + v1)
-    b = 2 * before * (after - before) - (4 * middle - 3 * v0 - v1)
-    c = before**2 - v0
-    with np.errstate(all="ignore"):  # no root, or no equation of second degree: NaN or ∞
-        q = -(b + np.copysign(np.sqrt(b**2 - 4 * a * c), b)) / 2
-        roots = np.stack([q / a, c / q, curve.zeros])
-    ends = np.stack([np.where(c <= 0, 0.0, np.nan), np.where(after**2 <= v1, 1.0, np.nan)])
-    found = np.concatenate([roots, ends])
-    inside = (found >= 0) & (found <= 1)
-    return (
-        np.where(inside, found, np.inf).min(axis=0),
-        np.where(inside, found, -np.inf).max(axis=0),
+    left, right = bin_ends(attribute)
+    opened = np.isinf(right - left)
+    first, last = curve.reached(z)
+    lower, upper = left[first], right[last]
+    rows, at, value = np.arange(len(first)), curve.crossing(), np.full(len(first), np.nan)
+    closed = ~(curve.small(z) | opened[at])
+    rows, at = rows[closed], at[closed]
+    begin, end, before, after = left[at], right[at], curve.d[rows, at], curve.d[rows, at + 1]
+    share = before / np.where(before < after, before - after, 1.0)
+    value[rows] = interpolated(
+        begin + share * (end - begin),
+        np.where(np.isinf(lower[rows]), begin, lower[rows]),
+        np.where(np.isinf(upper[rows]), end, upper[rows]),
     )
+    return value, lower, upper
 
 
 # ---------------------------------------------------------------------- from places to values
@@ -333,27 +302,19 @@ def _in_open_bins(estimate: Figures, small: Mask) -> tuple[str, ...]:
 #
 #     2 Cov(F(t), N) = V[F(t)] + V[N] − V[G(t)].
 #
-# In the middle of a value with the count c, D is the mean of D before and D after it, and its
-# variance ½(V before + V after) − ¼V[c]. All of it is exact, as with the rows written out.
+# All of it is exact, as with the rows written out.
 
 
 def long_curves(
     release: Release, name: str, asked: Sequence[float], groups: Mapping[str, Factor]
 ) -> Iterator[tuple[Array, Array]]:
-    """D̂ and its standard error at the ends and in the middle of every value, for every p."""
+    """D̂ and its standard error before and behind every value, for every p."""
     _check_size(release, name, groups)
     sums, spread = _along(release, name, Prefix(), groups)
-    _, cells = _along(release, name, Identity(), groups)
     shared = _with_total(release, name, groups, spread)
     for p in asked:
-        d = _from_zero(sums) - p * sums[:, -1:]
         own = _from_zero(spread) + p**2 * spread[:, -1:] - 2 * p * _from_zero(shared)
-        v = np.maximum(own, 0.0)
-        middle = (v[:, :-1] + v[:, 1:]) / 2 - cells[:, : v.shape[1] - 1] / 4
-        yield (
-            _between(d, (d[:, :-1] + d[:, 1:]) / 2),
-            np.sqrt(_between(v, np.maximum(middle, 0.0))),
-        )
+        yield _from_zero(sums) - p * sums[:, -1:], np.sqrt(np.maximum(own, 0.0))
 
 
 def _check_size(release: Release, name: str, groups: Mapping[str, Factor]) -> None:
@@ -415,10 +376,3 @@ def _from_the_end(attribute: Attribute) -> Factor:
 
 def _from_zero(sums: Array) -> Array:
     return np.pad(sums, ((0, 0), (1, 0)))
-
-
-def _between(ends: Array, middles: Array) -> Array:
-    """Ends and middles in turn."""
-    found = np.empty((len(ends), ends.shape[1] + middles.shape[1]))
-    found[:, ::2], found[:, 1::2] = ends, middles
-    return found

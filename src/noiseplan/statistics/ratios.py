@@ -30,9 +30,17 @@ from noiseplan.statistics.attribute_values import (
     measured_attribute,
     numbers_of,
 )
-from noiseplan.statistics.statistic import Intervals, Mask, Statistic
+from noiseplan.statistics.statistic import (
+    EXTRA,
+    Intervals,
+    Mask,
+    Statistic,
+    interpolated,
+    outward,
+)
 
 if TYPE_CHECKING:
+    from noiseplan.release.answers import Answer
     from noiseplan.release.release import Release
     from noiseplan.schema import Attribute
 
@@ -45,6 +53,7 @@ _MOST_ENTRIES: Final = 5_000_000
 _METHOD: Final = (
     "standard errors by the delta method and intervals by Fieller's, from the exact covariance"
 )
+_BINS: Final = "intervals by Fieller's of the means of lower and of upper edges"
 
 Range: TypeAlias = tuple[float, float]
 ANYTHING: Final[Range] = (-np.inf, np.inf)
@@ -67,22 +76,51 @@ class Fraction:
 def mean(
     release: Release, attribute: str, by: Asked, values: Values | None, how: Intervals
 ) -> Statistic:
-    """Σ v·count(v) / Σ count(v) over the values of an attribute, for every group."""
+    """Σ v·count(v) / Σ count(v) over the values of an attribute, for every group.
+
+    Of bins with the lower edges l, the upper edges u and the counts n the mean of the records is
+    anywhere between
+
+        L = Σ l·n / Σ n   and   U = Σ u·n / Σ n.
+
+    The interval reaches from the lower end of Fieller's interval of L to the upper end of that of
+    U. Each of the two ends is beyond L or U with at most half the probability 1 − level, so with
+    the probability `level` all of [L, U] is inside, wherever records lie in their bins.
+    """
     schema, groups = release.schema, factors_of(by, release.schema)
-    numbers, about = numbers_of(attribute, measured_attribute(schema, attribute), values)
-    if not numbers.any():
-        raise QueryError(f"the mean of {attribute!r} is 0: all its values are")
-    ones = counted(schema[attribute])
-    weights = np.zeros_like(ones)
-    weights[ones > 0] = numbers
-    fraction = Fraction(
-        called(f"mean({attribute})", Query(schema, groups)),
-        together({attribute: Custom([weights], labels=["sum"])}, groups, schema),
-        together({attribute: Custom([ones], labels=["all"])}, groups, schema),
-        (float(numbers.min()), float(numbers.max())) if _adds(Query(schema, groups)) else ANYTHING,
-        about="; ".join(filter(None, [about, about_missing(attribute, schema[attribute])])),
-    )
-    return _divided(release, fraction, how, hidden=attribute)
+    kind, all_groups = measured_attribute(schema, attribute), Query(schema, groups)
+    least, most, about = numbers_of(attribute, kind, values)
+    binned = not np.array_equal(least, most)
+    _check_numbers(attribute, least, most)
+    if binned and not _adds(all_groups):
+        raise QueryError(
+            f"a mean of {attribute!r} has no bounds for groups that take records away: of bins "
+            f"only the edges are known; name groups of records, as in by='region'"
+        )
+    name, ones = called(f"mean({attribute})", all_groups), counted(kind)
+    below = together({attribute: Custom([ones], labels=["all"])}, groups, schema)
+    about = "; ".join(filter(None, [about, about_missing(attribute, kind)]))
+
+    def fraction(numbers: Array) -> Fraction:
+        weights = np.zeros_like(ones)
+        weights[ones > 0] = numbers
+        above = together({attribute: Custom([weights], labels=["sum"])}, groups, schema)
+        possible = (float(numbers.min()), float(numbers.max())) if _adds(all_groups) else ANYTHING
+        return Fraction(name, above, below, possible, about=about)
+
+    upto = fraction(most) if binned else None
+    return _divided(release, fraction(least), how, attribute, upto)
+
+
+def _check_numbers(name: str, least: Array, most: Array) -> None:
+    if least.any() and most.any():
+        return
+    if least.any() or most.any():
+        raise QueryError(
+            f"the mean of {name!r} is between {least.min():g} and {most.max():g}: these are its "
+            f"bounds whatever the counts are"
+        )
+    raise QueryError(f"the mean of {name!r} is 0: all its values are")
 
 
 def share(release: Release, what: Asked, by: Asked, how: Intervals) -> Statistic:
@@ -153,8 +191,47 @@ def _adds(query: Query) -> bool:
 
 
 def _divided(
-    release: Release, fraction: Fraction, how: Intervals, hidden: str | None = None
+    release: Release,
+    fraction: Fraction,
+    how: Intervals,
+    hidden: str | None = None,
+    upto: Fraction | None = None,
 ) -> Statistic:
+    """The fraction of every group; with `upto` all that is between the two of them."""
+    one, possible = fraction.numerator, fraction.possible
+    quotient, above = _quotient(release, fraction)
+    z = how.reach(one.rows, above.laplace)
+    lower, upper = _limits(quotient, fraction, z)
+    estimate, error = quotient.delta()
+    if upto is not None:
+        other, _ = _quotient(release, upto)
+        lower, upper = outward(lower, _limits(other, upto, z)[1])
+        possible = possible[0], upto.possible[1]
+        lower, upper = np.maximum(lower, possible[0]), np.minimum(upper, possible[1])
+        with np.errstate(invalid="ignore"):  # without records but for noise
+            estimate = interpolated((estimate + other.delta()[0]) / 2, lower, upper)
+    untold = _untold(lower, upper, possible)
+    estimate = np.where(untold, np.nan, estimate)
+    method = _METHOD if upto is None else f"{_BINS}; {EXTRA}"
+    return Statistic(
+        fraction.name,
+        {name: cells for name, cells in one.row_labels().items() if name != hidden},
+        estimate,
+        lower,
+        upper,
+        "; ".join(filter(None, [fraction.about, method])),
+        None if upto is not None else np.where(untold, np.nan, error),
+        how.level,
+        how.simultaneous,
+        release.origin,
+        above.brand,
+        _notes(untold, estimate, possible),
+        upto is not None,
+    )
+
+
+def _quotient(release: Release, fraction: Fraction) -> tuple[Quotient, Answer]:
+    """What is divided, with its exact covariance; and the answer of the numerators."""
     one, other = fraction.numerator, fraction.denominator
     beside = partners(one, other)
     if one.rows * other.rows > _MOST_PAIRS:
@@ -166,29 +243,18 @@ def _divided(
         above, below = release.answer(one), release.answer(other)
         covariance = release.covariance(one, other)[np.arange(one.rows), beside]
     total, spread = below.estimate[beside], below.std_error[beside] ** 2
-    quotient = Quotient(above.estimate, total, above.std_error**2, covariance, spread)
-    lower, upper = quotient.interval(how.reach(one.rows, above.laplace), fraction.possible)
-    if fraction.counts:  # no group has less than no record
-        lower, upper = (
-            np.where(total > 0, end, far)
-            for end, far in zip((lower, upper), fraction.possible, strict=True)
-        )
-    untold = _untold(lower, upper, fraction.possible)
-    estimate, error = np.where(untold, np.nan, quotient.delta())
-    return Statistic(
-        fraction.name,
-        {name: cells for name, cells in one.row_labels().items() if name != hidden},
-        estimate,
-        lower,
-        upper,
-        "; ".join(filter(None, [fraction.about, _METHOD])),
-        error,
-        how.level,
-        how.simultaneous,
-        release.origin,
-        above.brand,
-        _notes(untold, estimate, fraction.possible),
+    return Quotient(above.estimate, total, above.std_error**2, covariance, spread), above
+
+
+def _limits(quotient: Quotient, fraction: Fraction, z: float) -> tuple[Array, Array]:
+    """The ends of its interval; all that is possible for groups without records but for noise."""
+    ends = quotient.interval(z, fraction.possible)
+    if not fraction.counts:
+        return ends
+    lower, upper = (
+        np.where(quotient.d > 0, end, far) for end, far in zip(ends, fraction.possible, strict=True)
     )
+    return lower, upper
 
 
 def _untold(lower: Array, upper: Array, possible: Range) -> Mask:

@@ -14,8 +14,8 @@ import numpy as np
 from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
-from noiseplan.mechanisms.agreement import agreement
-from noiseplan.planning.certify import bound_takes_long
+from noiseplan.mechanisms.agreement import cautions
+from noiseplan.planning.certify import bound_takes_long, usual_certificate
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
 from noiseplan.privacy.people import PERSON, left_out_text
@@ -181,20 +181,13 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
         f"It answers {content['queries']:,} {'query' if content['queries'] == 1 else 'queries'}, "
         f"{content['rows']:,} row{'s' * (content['rows'] != 1)} in all, from {numbers}",
         *errors,
-        *(_cautions(release.plan) if release.plan.mechanism.caution else ()),
+        *cautions(release.plan.mechanism, release.plan.workload),
         "",
         f"Schema SHA-256  {content['schema_sha256']}",
         f"Plan SHA-256    {content['plan_sha256']}",
         "Hashes of all files are in SHA256SUMS: sha256sum --check SHA256SUMS",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _cautions(plan: Plan) -> list[str]:
-    """What readers of the tables must know, and which of them agree where not all do."""
-    agreeing = agreement(plan.mechanism, plan.workload)
-    told = f"T{agreeing[1:]}." if agreeing else ""
-    return [plan.mechanism.caution, *filter(None, [told])]
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
@@ -209,13 +202,15 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     if plan.data_aware:
         return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}
     late = bound_takes_long(plan)  # what nobody asked for is not waited for
-    bound, worst = math.nan if late else plan.lower_bound, plan.worst_variance
+    found = None if plan.noise == "given" else usual_certificate(plan)  # of the plan's objective
+    worst = plan.worst_variance
     return common | {
         "objective": str(plan.objective),
         "rmse": plan.rmse,
         "total_variance": plan.total_variance,
         "worst_variance": worst if math.isfinite(worst) else None,
-        "lower_bound": bound if math.isfinite(bound) else None,
+        "objective_value": found.value if found else None,
+        "lower_bound": found.bound if found and math.isfinite(found.gap) else None,
         "optimal": not late and plan.optimal,
         "target_scale": plan.target_scale,
         "measured_numbers": plan.measured_numbers,

@@ -18,6 +18,7 @@ from noiseplan.engine import copy_to_parquet, engine
 from noiseplan.errors import StorageError, remedy
 from noiseplan.escaping import cell, from_cell, write_csv_rows
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.agreement import agreeing_groups
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.queries.level_parts import level_parts
@@ -42,22 +43,29 @@ Column = TypeVar("Column", Array, Sequence[Hashable] | Array)
 
 
 def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> None:
-    """One CSV and one Parquet file per query and level, and an index of them."""
+    """One CSV and one Parquet file per query and level, and an index of them.
+
+    Where queries were measured apart, the index names the group of tables that each agrees with.
+    """
     if len(queries) > MOST_TABLES:
         raise too_many(queries)
     folder.mkdir()
-    index: list[tuple[str, str, int]] = []
+    groups = agreeing_groups(release.plan.mechanism, queries)
+    index: list[tuple[str, str, int, str]] = []
     stems = iter(table_stems(table_titles(queries)))
     with progress("writing tables", len(queries)) as advance, engine() as connection:
-        for query in queries:
+        for place, query in enumerate(queries):
+            group = "" if groups is None else groups[place]
             whole = release.answer(query)
             for answer in whole.by_level() if query.levelled else [whole]:
                 stem = next(stems)
                 write_answer(folder / stem, answer, connection)
-                index.append((stem, answer.query.name, answer.query.rows))
+                index.append((stem, answer.query.name, answer.query.rows, group))
             advance(1)
-    files, names, rows = zip(*index, strict=True) if index else ((), (), ())
-    write_csv(folder / "index.csv", {"file": files, "query": names, "rows": rows})
+    files, names, rows, agreeing = zip(*index, strict=True) if index else ((), (), (), ())
+    columns = {"file": files, "query": names, "rows": rows}
+    columns |= {} if groups is None else {"agreement": agreeing}
+    write_csv(folder / "index.csv", columns)
     if release.provenance.warning:
         (folder / MARK).write_text(f"{release.provenance.warning}\n", encoding="utf-8")
 

@@ -63,7 +63,8 @@ LATER = (
 )
 # Certified gaps up to the first are near the best, beyond the second they do not tell how near, and
 # beyond the third they say nothing.
-NEAR, SOME_USE, NO_USE = 0.05, 9.0, 99.0
+NEAR, SOME_USE, NO_USE = 0.05, 1.0, 99.0
+TOO_FAR = "too far below to tell how near the best this is"
 # A second line of a fact, below the first.
 BELOW = " " * 14
 
@@ -279,8 +280,7 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
     if certificate.gap > NO_USE:
         return f"{value}; no bound of any use is known"
     if certificate.gap > SOME_USE:
-        bound = f"lower bound {certificate.bound:.6g}"
-        return f"{value}\n{BELOW}{bound}, too far below to tell how near the best this is"
+        return f"{value}\n{BELOW}lower bound {certificate.bound:.6g}, {TOO_FAR}"
     figures = f"{value}, lower bound {certificate.bound:.6g}"
     return f"{_within(certificate.gap)}\n{BELOW}{figures}"
 
@@ -294,6 +294,9 @@ def proved_sentence(plan: Plan) -> str | None:
         return f"No linear mechanism meets {_targets_met(plan)}, which is proved."
     if plan.optimal:
         return "No linear mechanism does better, which is proved."
+    if certificate.gap > SOME_USE:
+        figures = f"{certificate.value:.6g}, and the lower bound {certificate.bound:.6g}"
+        return f"The {_made_small(plan)} is {figures} is {TOO_FAR}."
     above = f"at most {percent_up(certificate.gap)} % above the least of any linear mechanism"
     return f"The {_made_small(plan)} is {above}, which is proved."
 

@@ -72,10 +72,9 @@ class Reserved:
     ledgers had no field for it, and said it at the end of the purpose: there it is None. `follows`
     is the entry that this one completes at the price of the difference, if it does. `unit` is who
     has those records where that is no person, or one record of each counts, and `tables` what the
-    release publishes: of each table its name and its attributes, of many the first. `pieces` is
-    what these tables determine: of each piece the numbers of its tables and texts of
-    `release.told_tables`. `of_nobody` is true where it was not said whose records were counted, so
-    that all of a person may have been. `limit` is the largest total from here on, where this entry
+    release publishes: of each table its name and its attributes, of many the first. `of_nobody` is
+    true where it was not said whose records were counted, so that all of a person may have been.
+    `limit` is the largest total from here on, where this entry
     is the first that is not of pure DP within a budget of (ε, δ) (`noiseplan.ledger.balance`).
     """
 
@@ -88,7 +87,6 @@ class Reserved:
     follows: int | None = None
     unit: str | None = field(default=None, repr=False)
     tables: Tables | None = field(default=None, repr=False)
-    pieces: Tables | None = field(default=None, repr=False)
     of_nobody: bool | None = field(default=None, repr=False)
     limit: float | None = field(default=None, repr=False)
 

@@ -77,8 +77,6 @@ class Entry:
     tables
         What it publishes, where that is on record: of each table its name and its attributes, of
         many the first.
-    pieces
-        What these tables determine, as a later release reads it to tell what will disagree.
     owned
         Whether it is on record whose records were counted.
     of_nobody
@@ -114,7 +112,6 @@ class Entry:
     factor: int = 1
     unit: str = field(default=PERSON, repr=False)
     tables: Tables = field(default=(), repr=False)
-    pieces: Tables = field(default=(), repr=False)
     owned: bool = field(default=False, repr=False)
     of_nobody: bool = field(default=False, repr=False)
 
@@ -132,7 +129,6 @@ class Entry:
             factor=factor,
             unit=act.whose,
             tables=act.tables or (),
-            pieces=act.pieces or (),
             owned=act.unit is not None,
             of_nobody=bool(act.of_nobody),
         )

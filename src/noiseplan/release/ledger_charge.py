@@ -7,18 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal
 
 from noiseplan.errors import PlanError, remedy
 from noiseplan.noise import NoiseSampler
-from noiseplan.planning.plan import Plan, total_is_exact
+from noiseplan.planning.plan import Plan
 from noiseplan.privacy.people import PERSON
+from noiseplan.queries import Workload
 from noiseplan.release.provenance import BETWEEN
-from noiseplan.release.told_twice import both_told, published, told_pieces
+from noiseplan.texts import one_line
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Entry, Ledger
-    from noiseplan.ledger.events import Reserved
+    from noiseplan.ledger.events import Reserved, Tables
     from noiseplan.release.release import Release
 
 # Whose records are counted: as a column says, as nobody says, or as who made the counts knows.
@@ -26,6 +28,9 @@ Whose = Literal["persons", "nobody", "counts"]
 # Charges of one plan may fall short of the cost it states by the rounding of what was left to pay,
 # and by what matrices in integers measure less; each of them covered what was measured.
 ROUNDING = Fraction(1, 10**7)
+# Tables of a release that are kept in a ledger, and letters of a name.
+MOST_TABLES: Final = 200
+LONGEST_NAME: Final = 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +100,7 @@ class Account:
             yield ""
             return
         require_private(sampler)
-        tables, pieces = published(plan.workload), told_pieces(plan.workload, _public_total(plan))
-        act = replace(self._charge(plan, follows), tables=tables, pieces=pieces or None)
+        act = replace(self._charge(plan, follows), tables=published(plan.workload))
         with self.ledger.charging(_told_whose(act, plan, whose)) as entry:
             yield _text(entry)
 
@@ -143,20 +147,17 @@ class Account:
             )
 
     def disagreeing(self, plan: Plan, built_on: str = "") -> list[str]:
-        """What was released of this dataset before, and what of it the plan will disagree with.
-
-        What it is built on (where that is recorded) agrees with it.
-        """
+        """Return what is to be said of earlier releases that the plan is not built on."""
         every = self._entries()
         others = _but_for(built_on, every)
-        return (self._told_twice(plan, others) if others else []) + self._other_units(plan, every)
+        return (self._earlier(plan, others) if others else []) + self._other_units(plan, every)
 
     def _entries(self) -> list[Entry]:
         """The releases of the dataset that did not fail."""
         every = [] if self.ledger is None else self.ledger.entries(self.dataset)
         return [entry for entry in every if entry.status != "failed"]
 
-    def _told_twice(self, plan: Plan, entries: list[Entry]) -> list[str]:
+    def _earlier(self, plan: Plan, entries: list[Entry]) -> list[str]:
         same = _of_this_plan(plan, entries)
         if same:
             return [
@@ -165,13 +166,8 @@ class Account:
                 f"cost"
             ]
         return [
-            "\n".join(
-                [
-                    f"{_named(entries)} released another plan of the same people.",
-                    *both_told(plan.workload, entries, _public_total(plan) is True),
-                    f"What builds on the earlier release agrees with it: {_how_to_build(plan)}",
-                ]
-            )
+            f"{_named(entries)} is an earlier release of this dataset; its numbers and these will "
+            f"differ. Continue it instead: {_how_to_build(plan)}"
         ]
 
     def _other_units(self, plan: Plan, entries: list[Entry]) -> list[str]:
@@ -232,9 +228,13 @@ def _told_whose(act: Reserved, plan: Plan, whose: Whose) -> Reserved:
     return replace(act, of_nobody=True) if whose == "nobody" and act.unit is None else act
 
 
-def _public_total(plan: Plan) -> bool | None:
-    """Whether a plan tells the total, where it does, as it is; None where it is not public."""
-    return None if plan.privacy.neighbours != "replace" else total_is_exact(plan) is not False
+def published(workload: Workload) -> Tables:
+    """Return the first tables of a workload for a ledger: of each its name and its attributes."""
+    some = islice(workload, MOST_TABLES)
+    return tuple(
+        tuple(one_line(text, LONGEST_NAME) for text in (query.name, *query.attributes))
+        for query in some
+    )
 
 
 def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:

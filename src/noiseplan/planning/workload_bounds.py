@@ -229,7 +229,7 @@ def bounds(
         )
     find = _added if neighbours == "add-remove" else _replaced
     found = find(design, exact)
-    heaviest = float(weights.max(initial=1.0))
+    heaviest = float(weights.max())
     even = found.lower / heaviest
     if np.ptp(weights) > 0:
         even = max(even, find(prepare(workload, np.ones(len(weights))), exact).lower)

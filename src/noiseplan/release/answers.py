@@ -77,6 +77,7 @@ class Answer:
     approximate: bool = False  # of most rows even the noise is read between others
     limits: Limits | None = None  # how far intervals reach down and up, where no factor tells
     planned: Figures | None = None  # the errors of the tables that were planned for
+    left_out: tuple[str, ...] = ()  # which records were counted, where some may be left out
     method = ""  # of computing the errors: they are known
 
     @property
@@ -115,7 +116,13 @@ class Answer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing of the errors: that they are far above all that was planned for."""
+        """What is worth knowing of the errors: that they are far above all that was planned for, or
+        that records were left out."""
+        return (*self._hardly, *self.left_out)
+
+    @property
+    def _hardly(self) -> tuple[str, ...]:
+        """That errors are far above all that was planned for."""
         planned = self.planned
         if planned is None or len(planned.design.roles.type_count) > MOST_KINDS:
             return ()

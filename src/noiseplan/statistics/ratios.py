@@ -187,7 +187,7 @@ def _divided(
         how.simultaneous,
         release.origin,
         above.brand,
-        _notes(untold, estimate, fraction.possible),
+        (*_notes(untold, estimate, fraction.possible), *release.left_out),
     )
 
 

@@ -215,7 +215,7 @@ def test_a_release_warns_before_it_reads(folder: Path) -> None:
     assert "(a test) released this very plan" in again
     (folder / "study.toml").write_text(STUDY.replace("0.5", "0.4"), encoding="utf-8")
     other = run("release", "study.toml", "people.csv", "-o", "three").stderr
-    assert "and 1 before it, released another plan of the same people" in other
+    assert "and 1 before it, is an earlier release of this dataset" in other
 
 
 def test_a_plan_is_released_once_unless_it_is_asked_for_again(folder: Path) -> None:

@@ -338,6 +338,20 @@ def test_several_records_of_a_person_are_certified_as_such(folder: Path) -> None
     assert "wrote" in said("report", out)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "whether one person is among the data" in page
+    # What every printed number needs: the cap, never how many records were left out.
+    kept = "Of each person at most 2 records were counted, drawn at random; any others are left out"
+    assert kept in text.partition("estimate ±")[2], "beside the tables, not above them alone"
+    assert kept in page.partition("The tables")[2]
+    for question in ("sex", "total", "share(sex)", "median(age)", "ratio(sex=F, sex=M)"):
+        assert kept in said("answer", out, question)
+    told = json.loads(said("answer", out, "age", "--json"))
+    assert any(kept in note for note in told["notes"])
+
+
+def test_records_that_are_all_counted_need_no_word(folder: Path) -> None:
+    out = folder / "plain"
+    said("release", folder / "study.toml", folder / "people.csv", "-o", out)
+    assert "left out" not in said("show", out) + said("answer", out, "sex")
 
 
 # ---------------------------------------------------------------------- interruptions

@@ -74,6 +74,7 @@ def command(folder: Path, everything: bool, check: bool, as_json: bool) -> None:
         lines.append(f"{name:<{wide}}  {numbers}  {first}")
     if shown < count:
         lines.append(f"… {count - shown:,} more; --all prints them")
+    lines.extend(release.left_out)
     lines.append(f"Next: noiseplan answer {folder} {quoted(_answerable(release))}")
     say("\n".join(lines))
 

@@ -115,7 +115,9 @@ def table_chart(
     drawn = [f"{name} (attribute)" if name not in columns else name for name in names]
     colour = drawn[1] if len(drawn) == 2 else None
     spec = error_bar_spec(columns, drawn[0], colour, " by ".join(names), level)
-    return shown(branded(spec, answer.brand), path)
+    for line in (*answer.left_out, answer.brand):
+        spec = branded(spec, line)
+    return shown(spec, path)
 
 
 def _estimates(layout: Layout, cells: Sequence[Spec], x: str, unit: str) -> Spec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,7 +32,7 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.replaced_products import descended, worth_descending
-from noiseplan.planning.replaced_split import worst_bases
+from noiseplan.planning.replaced_split import worst_affordable, worst_bases
 from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.workload_types import (
     Design,
@@ -153,14 +154,28 @@ def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     own = worst_bases(design) if worst else None
     if own is not None:
         starts.append(own)
-    elif isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
+    elif searches_rows(design, objective):
         fixed = isinstance(objective, PNormVariance)
         powers = (objective.p,) if isinstance(objective, PNormVariance) else POWERS
         start = share_given_bases(replace(aim, objective=TotalVariance()), total_rows)
         starts.append(optimise_worst(design, total_rows, start.sigma2, powers, count_rows=fixed)[0])
-    found = [share_given_bases(aim, rows) for rows in starts]
+    found = []
+    for rows in starts:
+        with suppress(np.linalg.LinAlgError):  # rows that double precision cannot tell apart
+            found.append(share_given_bases(aim, rows))
+    if not found:
+        raise np.linalg.LinAlgError("no rows that are found tell apart what is asked")
     best = min(found, key=lambda solution: solution.share.value)
     return replace(best, total_rows=total_rows)
+
+
+def searches_rows(
+    design: Design, objective: Objective, neighbours: Neighbours = "add-remove"
+) -> bool:
+    """Whether bases are searched for this objective; else they are those for the total variance."""
+    if neighbours == "replace" and isinstance(objective, WorstVariance):
+        return worst_affordable(design) or worth_searching(design)
+    return isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design)
 
 
 def _for_replaced(aim: Aim, total_rows: dict[int, Array]) -> Iterator[dict[int, Array]]:

@@ -81,6 +81,7 @@ class Answer:
     limits: Limits | None = None  # how far intervals reach down and up, where no factor tells
     planned: Figures | None = None  # the errors of the tables that were planned for
     apart: tuple[Mechanism, Workload] | None = None  # where queries were measured apart
+    left_out: tuple[str, ...] = ()  # which records were counted, where some may be left out
     method = ""  # of computing the errors: they are known
 
     @property
@@ -119,10 +120,10 @@ class Answer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing: errors far above all that was planned for, and which tables of
-        the release agree where not all do."""
+        """What is worth knowing: errors far above all that was planned for, which tables of the
+        release agree where not all do, and that records were left out."""
         agreeing = () if self.apart is None else cautions(*self.apart)
-        return (*self._hardly_measured(), *agreeing)
+        return (*self._hardly_measured(), *agreeing, *self.left_out)
 
     def _hardly_measured(self) -> tuple[str, ...]:
         planned = self.planned

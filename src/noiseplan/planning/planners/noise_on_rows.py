@@ -56,7 +56,14 @@ ROOM: Final = 1e-11
 
 
 def refuses(problem: Problem) -> str | None:
-    """Fractions, where integers are measured; relative errors; and what is too large."""
+    """Fractions, where integers are measured; losses that noise is not shared for; what is too
+    large."""
+    if isinstance(problem.goal, ConvexLoss) and problem.drawn.power == 1:
+        return (
+            setting("planner", "workload")
+            + " shares Laplace noise for norms of variances, not for a loss of your own; use "
+            + setting("planner", "auto")
+        )
     reason = untried(problem)
     return reason and (
         setting("planner", "workload")

@@ -227,14 +227,17 @@ def _rows(design: Design) -> Array:
     return np.vstack([q.dense() * root for q, root in zip(design.workload, roots, strict=True)])
 
 
-def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = False) -> Candidate:
+def measured_rows(
+    problem: Problem, matrix: Array, name: str, whole: bool = False, public_total: bool = True
+) -> Candidate:
     """The mechanism that measures these rows, with its exact cost.
 
     For integer noise the rows are rounded to integers first, unless they are `whole` already.
+    Where records are replaced a `public_total` is measured too, unless it is not to be.
     """
     design = problem.design
     matrix = matrix[np.abs(matrix).any(axis=1)]
-    public = problem.neighbours == "replace"
+    public = public_total and problem.neighbours == "replace"
     ideal = _value(problem, with_total(matrix) if public else matrix)
     if not whole:
         matrix = problem.numbers.rows(matrix, BITS)

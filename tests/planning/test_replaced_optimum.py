@@ -236,6 +236,16 @@ def test_losses_of_ones_own_are_least(name: str) -> None:
         assert replace_cost(cost_of(b, sigma2)) <= plan.privacy.pcost * (1 + 1e-9) <= 1 + 1e-9
 
 
+def test_a_loss_that_no_variance_moves_is_planned_as_the_total() -> None:
+    """Its tangents weigh nothing, which was refused as a workload of zeros."""
+    workload = asked("crossed") + nz.Workload([nz.Query(asked("crossed").schema, [])])
+    plan, total = (
+        nz.plan(workload, budget=ONE, neighbours="replace", objective=goal, noise="gaussian")
+        for goal in (nz.ConvexLoss(lambda means: 1.0), nz.TotalVariance())
+    )
+    assert plan.total_variance <= total.total_variance * 1.1
+
+
 def test_what_is_no_optimum_of_a_loss_says_so() -> None:
     schema = nz.Schema.from_sizes({"a": 40, "b": 40})
     workload = nz.Workload(

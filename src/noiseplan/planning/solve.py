@@ -190,6 +190,8 @@ def _by_tangents(aim: Aim, loss: ConvexLoss, best: Solution) -> Solution:
         weighted = tangent(
             aim.design, loss, matrix @ np.where(best.sigma2 < np.inf, best.sigma2, 0)
         )
+        if not weighted.type_weight.any():  # the loss is flat
+            return best
         total = replace(aim, design=weighted, objective=TotalVariance())
         first = replaced_bases(weighted)
         starts = [first, *_for_replaced(total, first)]

@@ -275,8 +275,8 @@ def plan(
         data. For `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and
         known strategies.
     neighbours
-        "add-remove" one record, or "replace" one record by another (the total is then exact where
-        Gaussian noise is planned).
+        "add-remove" one record, or "replace" one record by another (the total is then public, and
+        exact but for one matrix of rows).
     noise
         "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace for
         `PureDP`; for `ApproxDP` whichever serves the objective better. "discrete Gaussian" and

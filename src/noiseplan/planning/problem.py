@@ -76,6 +76,7 @@ class Problem:
     max_rows: int = 1
     strategies: Mapping[str, object] | None = None
     rough: bool = False  # whether searches that take long are left out
+    public_total: bool = False  # of a problem that stands for one of replaced records
     started: float = field(default_factory=time.perf_counter)
 
     @property

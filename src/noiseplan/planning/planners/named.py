@@ -104,7 +104,8 @@ def _too_large(name: str, factors: tuple[Factor, ...]) -> str | None:
 
 def _laplace_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     straight = problem.drawn.takes(lambda: _whole(rows))
-    return measured_rows(problem, rows if straight else _determining(rows), problem.name)
+    rows = rows if straight else _determining(rows)
+    return measured_rows(problem, rows, problem.name, public_total=False)
 
 
 def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:

@@ -120,7 +120,8 @@ class Family(ABC):
             candidate = over_classes(problem, planner)
         else:
             candidate = planner.solve(problem)
-        return replace(candidate, considered=candidate.considered or ((problem.name, ASKED),))
+        asked = ((problem.name, ASKED), *named.remarks(problem, candidate))
+        return replace(candidate, considered=candidate.considered or asked)
 
     def _asked_for(self, problem: Problem) -> Planner:
         if problem.planner == "workload" and not self.one_matrix_of_rows(problem):

@@ -238,7 +238,7 @@ class Probe:
         return self.measured(counts, sample)[0]
 
     def integers(self, counts: Array) -> list[int]:
-        """The numbers that noise is added to, in the order in which it is drawn."""
+        """List the integers that noise is added to, in the order of drawing."""
         seen: dict[int, int] = {}
         drawn = 0
 

@@ -375,8 +375,11 @@ class Look(Answers):
 
     @property
     def _have(self) -> Mechanism:
-        """What was measured to get here: in several steps explicit matrices differ from the plan's
-        by rounding, and records that paid more than it says have less left to pay."""
+        """Return one mechanism for all that was measured so far.
+
+        After several steps explicit matrices differ from the plan's by rounding, and a record that
+        paid more than the plan says has less left to pay.
+        """
         family = self.choice.family
         return self.plan.mechanism if family.nested else family.together(self._paid.mechanisms)
 

@@ -460,7 +460,7 @@ def _attributes(query: Query) -> tuple[int, ...]:
 
 
 def _exact_sums(mix: Array, entries: Array) -> bool:
-    """Whether all sums Σ|M||entry| are below 2⁵³."""
+    """Say whether all sums Σ|M||entry| are below 2⁵³."""
     largest = np.abs(entries).max(axis=1, initial=0.0)
     return bool((np.abs(mix) @ largest).max(initial=0.0) < EXACT)
 

@@ -269,7 +269,7 @@ class BaseTables:
 
     @property
     def largest(self) -> Array:
-        """The largest entry of every row, without its sign."""
+        """Return the largest entry of every row, without its sign."""
         each = (
             [np.abs(base.rows).max(axis=1, keepdims=True) for base in table.bases.values()]
             for table in self.tables

@@ -120,7 +120,8 @@ class Family(ABC):
             candidate = over_classes(problem, planner)
         else:
             candidate = planner.solve(problem)
-        asked = ((problem.name, ASKED), *named.remarks(problem, candidate))
+        remarks = () if problem.strategy is None else named.remarks(problem, candidate)
+        asked = ((problem.name, ASKED), *remarks)
         return replace(candidate, considered=candidate.considered or asked)
 
     def _asked_for(self, problem: Problem) -> Planner:

@@ -50,8 +50,9 @@ class Answer:
     does to the answer, which only the data know. Where that was measured it holds on average over
     rows and releases, not for each: the measurement is noisy, so that in spiky data the error of a
     table is often stated by a fifth too small, and rows that meet a cell which towers over the
-    others of its bucket have more; where it was not measured such cells are left out. `lower` and `upper` reach as far as an
-    unbiased answer with the error of both would; they are a guide, no confidence interval.
+    others of its bucket have more; where it was not measured such cells are left out. `lower` and
+    `upper` reach as far as an unbiased answer with the error of both would; they are a guide, no
+    confidence interval.
 
     Examples
     --------

@@ -202,10 +202,12 @@ def _determining(strategy: Array) -> Array:
 
 
 def remarks(problem: Problem, candidate: Candidate) -> Considered:
-    """What is known against a strategy by name, over few cells: that single cells would do better
-    under pure DP, as they mostly do where rows were made for L2 norms, singular and eigenvectors
-    above all (Li 2013, 3.4.2.2); and that eigenvectors are not the only ones."""
-    if problem.strategy is None or problem.size > WRITTEN_OUT:
+    """List the reservations about a strategy by name, over few cells.
+
+    Under pure DP single cells mostly do better than rows that were made for L2 norms, singular
+    vectors and eigenvectors above all (Li 2013, 3.4.2.2). Repeated eigenvalues have many bases.
+    """
+    if problem.size > WRITTEN_OUT:
         return ()
     found: list[tuple[str, str]] = []
     gram = problem.design.gram()

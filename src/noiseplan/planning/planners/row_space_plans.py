@@ -326,8 +326,11 @@ class Search:
         return replace(unit, noise=noise)
 
     def _unit(self, mix: Array) -> float:
-        """How many times C is measured in whole numbers: the larger the numbers of tables are, the
-        smaller are its entries. Some bits are given up where sums would be 2⁵³ and larger."""
+        """Return the power of two that multiplies C before it is rounded to whole numbers.
+
+        The larger the rows of tables are, the smaller are the entries of C. Some bits are given up
+        where sums would reach 2⁵³.
+        """
         largest = self.tables.largest
         bits = self.bits + ceil(log2(largest.max()))
         exact = floor(log2(EXACT / (np.abs(mix) @ largest).max())) - 1

@@ -163,7 +163,7 @@ def test_what_integers_cost_is_found_to_the_last_digit(law: str, entry: int) -> 
     added = max((abs(column) ** power / each).sum() for column in columns)
     apart = max((abs(a - b) ** power / each).sum() for a in columns for b in columns)
     for neighbours, exact in (("add-remove", added), ("replace", apart)):
-        assert 0 <= probed_cost(parts, neighbours) / exact - 1 < Fraction(1, 2**70)
+        assert 0 <= 1 - probed_cost(parts, neighbours) / exact < Fraction(1, 2**70)
 
 
 # ---------------------------------------------------------------------- the price

@@ -143,7 +143,8 @@ class Note(np.ndarray[Any, Any]):
 class Probed:
     """What every cell's record alone measures (cells × numbers), and the size of the noise.
 
-    Of integers costs are exact but for 2⁻⁸⁰, rounded up, and so fractions; of floats as these are.
+    Of integers costs are fractions, right to 2⁻⁸⁰ and never above the truth, since a price may be
+    exact; of floats they are as these are.
     """
 
     values: NDArray[Any]
@@ -163,7 +164,7 @@ class Probed:
         if self.values.dtype.kind == "f":
             return float((sums / sizes).sum(axis=1).max())
         unit = 1 << max(0, 80 + int(np.log2(sizes[-1])) + 1)
-        prices = [-(-unit // Fraction(size)) for size in sizes.tolist()]  # rounded up
+        prices = [unit // Fraction(size) for size in sizes.tolist()]
         return Fraction(max(sums.astype(object) @ prices), unit)
 
     def replaced(self, power: int) -> Fraction | float:

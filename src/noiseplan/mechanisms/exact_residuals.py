@@ -24,6 +24,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import apply_along
 from noiseplan.noise.law import Drawn, Noise, Sampler
 from noiseplan.noise.wide_integers import BITS, WideIntegers, wide
+from noiseplan.privacy.rounding import sum_up
 
 # Integers up to here are exact in double precision, and so are sums and products that stay below.
 EXACT: Final = 2**53
@@ -111,6 +112,33 @@ def integer_residuals(
         return kronecker_apply(rows, tensor).astype(np.int64)
     exact = _in_limbs(rows, np.moveaxis(counts.astype(np.int64), 0, -1), ceil(people))
     return exact if entry * people >= LARGEST else exact.numbers().astype(np.int64, copy=False)
+
+
+def mixed(rows: Array, numbers: Drawn) -> Drawn:
+    """Σ_b M_ab x_b along the last axis: without rounding where the numbers are integers.
+
+    Entries of M may be as large as they like, if they are whole: limbs are multiplied one by one.
+    """
+    if rows.shape == (1, 1) and rows[0, 0] == 1:
+        return numbers
+    if isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f":
+        return np.asarray(numbers @ rows.T)
+    if not _whole(rows):
+        raise PlanError(NOT_WHOLE)
+    reach = int(max(map(sum_up, np.abs(rows).tolist()))) * _reach(numbers)
+    if isinstance(numbers, np.ndarray) and reach < EXACT:
+        return np.asarray((numbers.astype(np.float64) @ rows.T).astype(np.int64))
+    exact, last = wide(numbers), len(numbers.shape) - 1
+    products = [_times(u, exact, last, reach).shifted(offset) for u, offset in _parts(rows)]
+    found = reduce(add, products)
+    return found if reach >= LARGEST else found.numbers().astype(np.int64, copy=False)
+
+
+def _reach(numbers: Drawn) -> int:
+    """What none of these integers is larger than, without their signs."""
+    if isinstance(numbers, WideIntegers):
+        return int(2 ** (BITS * len(numbers.limbs)))
+    return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)), 1)
 
 
 def require_whole(counts: NDArray[np.number]) -> None:

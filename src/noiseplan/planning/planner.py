@@ -123,7 +123,9 @@ class Family(ABC):
             candidate = over_classes(problem, planner)
         else:
             candidate = planner.solve(problem)
-        return replace(candidate, considered=candidate.considered or ((problem.name, ASKED),))
+        remarks = () if problem.strategy is None else named.remarks(problem, candidate)
+        asked = ((problem.name, ASKED), *remarks)
+        return replace(candidate, considered=candidate.considered or asked)
 
     def _asked_for(self, problem: Problem) -> Planner:
         if problem.planner == "workload" and not self.one_matrix_of_rows(problem):

@@ -43,7 +43,10 @@ def nearest(found: Array, probe: Probe) -> Array:
     by_size = precision(probe, of_size(probe, probe.sizes))
     if probe.law == "gaussian":
         return by_size
-    drawn = precision(probe, probe.draw_variances)
+    # Hardly any noise has a variance too small for a number; 10⁻²⁰⁰ stands for it.
+    drawn = precision(
+        probe, np.where(probe.sizes > 0, np.maximum(probe.draw_variances, 1e-200), 0.0)
+    )
     return min(by_size, drawn, key=lambda truth: float(np.abs(found - truth).max()))
 
 

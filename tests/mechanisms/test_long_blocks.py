@@ -284,7 +284,7 @@ def test_discrete_noise_counts_by_what_is_drawn() -> None:
     rows = asked_of(block, "fours")
     fours = MATRICES["fours"].dense()
     np.testing.assert_allclose(block.variance(rows), np.diagonal(fours @ spread @ fours.T))
-    plain = block.floating()
+    plain = block.on_lattice(False)
     assert (plain.variance(rows) > block.variance(rows)).all()
 
 

@@ -286,7 +286,7 @@ def test_pages_and_answers_say_which_tables_agree(tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["answer", str(tmp_path / "out"), "share(a)", "--json"])
     assert SAID in json.loads(told.output)["notes"]
     agreeing = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.zCDP(0.5))
-    assert "add up" not in planning_page([Design("one", "Tables", "", agreeing, "")])
+    assert SAID not in planning_page([Design("one", "Tables", "", agreeing, "")])
     assert agreeing.release({"a": [0], "b": [1]}, seed=1).answer("a").notes == ()
 
 

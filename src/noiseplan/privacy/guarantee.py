@@ -192,7 +192,7 @@ class Guarantee:
         if self.law == "pure":
             return pure_mu2(self.pure_epsilon or 0.0)
         if self.mu2 is None:
-            return None
+            return None if self.pcost else 0.0
         stated = checked_cost("Guarantee: mu2", self.mu2)
         if stated < self.pcost:
             raise BudgetError(

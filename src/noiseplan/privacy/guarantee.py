@@ -150,7 +150,7 @@ class Guarantee:
     >>> round(Guarantee(1.0, law="zcdp").epsilon(1e-10), 6)
     6.839329
     >>> round(Guarantee(1.0, law="zcdp", mu2=1.0001).epsilon(1e-10), 6)
-    6.548265
+    6.548283
     """
 
     pcost: float
@@ -192,7 +192,7 @@ class Guarantee:
         if self.law == "pure":
             return pure_mu2(self.pure_epsilon or 0.0)
         if self.mu2 is None:
-            return None if self.pcost else 0.0
+            return None
         stated = checked_cost("Guarantee: mu2", self.mu2)
         if stated < self.pcost:
             raise BudgetError(

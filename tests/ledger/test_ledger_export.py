@@ -23,7 +23,7 @@ from ledger_helpers import curved, discrete, filled
 
 from noiseplan.ledger import Ledger, LedgerError, UnknownDataset
 from noiseplan.ledger.export import event_of, noise_multiplier
-from noiseplan.privacy import GDP, ApproxDP, Guarantee
+from noiseplan.privacy import GDP, ApproxDP, Guarantee, gaussian_pcost
 
 # ---------------------------------------------------------------------- JSON
 
@@ -86,6 +86,19 @@ def test_csv_has_a_line_per_row(folder: Path) -> None:
     assert json.loads(lines[1]["budget"]) == {"currency": "zCDP", "rho": 1.0}
     assert lines[8]["reason"] == "a vote of the board"
     assert [line["hash"] for line in lines] == [row.hash for row in ledger.history()]
+
+
+def test_csv_says_all_that_is_added_up(folder: Path) -> None:
+    """Whoever has the table and the budget can add it up again."""
+    ledger = Ledger(folder / "a.ledger", create=True)
+    ledger.open_dataset("d", ApproxDP(1.0, 1e-6))
+    for cost in (Guarantee.pure(0.5), curved(0.004), Guarantee.pure(0.01)):
+        ledger.spend("d", cost)
+    first, second, third = list(csv.DictReader(io.StringIO(ledger.export("csv"))))[2:]
+    assert (first["epsilon"], first["mu2"], first["limit"]) == ("0.5", "", "")
+    assert (float(second["mu2"]), second["epsilon"]) == (curved(0.004).mu2, "")
+    assert float(second["limit"]) == gaussian_pcost(0.5, 1e-6)
+    assert (third["epsilon"], third["limit"]) == ("0.01", "")
 
 
 @pytest.mark.parametrize("purpose", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\n=1", "'=1"])

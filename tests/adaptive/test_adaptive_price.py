@@ -120,6 +120,55 @@ def test_a_look_and_a_choice_cost_what_is_charged(
     assert charged <= Fraction(plans[number].privacy.rho) * (1 + Fraction(1, 10**9))
 
 
+def mu2(plans: list[Plan], neighbours: str) -> float:
+    """max Σ d²/σ²_eff of all plans measured with independent noise, by its definition."""
+    rows, sizes = [], []
+    for plan in plans:
+        found, steps = Measured.of(plan), plan.mechanism.noise.exact**2
+        rows += found.rows
+        squares = np.array([float(s) * steps for s in found.sigma2])
+        sizes += list((squares + np.sqrt(squares**2 - squares / 3)) / 2 / steps)
+    columns = np.array(rows, dtype=float).T
+    if neighbours == "replace":
+        columns = np.concatenate([column - columns for column in columns])
+    noisy = np.array(sizes) > 0  # the total is no secret where records are replaced
+    assert not columns[:, ~noisy].any()
+    return float((columns[:, noisy] ** 2 / np.array(sizes)[noisy]).sum(axis=1).max())
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("planner", ["residual", "optimal"])
+def test_a_look_and_a_choice_within_an_exact_curve(
+    planner: str, number: int, neighbours: str, measured_plans: list[Plan], tmp_path: Path
+) -> None:
+    """So little noise that it is drawn on multiples of 1/8: a look at integers would cost more,
+    and what is left of a plan would not fit any more. Plans by one matrix of large integers are
+    planned anew on common rows, which are smaller."""
+    budget, weights = nz.ApproxDP(5.0, 1e-6), (1.0, 3.0)
+    plans = [
+        nz.plan(
+            nz.Workload([nz.Query(EQUAL, ["x0"], weight=w), nz.Query(EQUAL, [f"x{i}"])]),
+            budget=budget, neighbours=neighbours, planner=planner,
+        )
+        for i, w in enumerate(weights, start=1)
+    ]  # fmt: skip
+    matrix = planner == "optimal"
+    assert matrix or all(plan.mechanism.noise.exact > 1 for plan in plans)
+    ledger = nz.Ledger(tmp_path / "a.ledger", create=True)
+    ledger.open_dataset("people", budget, neighbours=neighbours)
+    choice = nz.adaptive(plans, common_rows=matrix)
+    release = choice.look(ONES, ledger=ledger, dataset="people").choose(number)
+    assert all(plan.mechanism.noise.exact > 1 for plan in measured_plans)
+    first, second = (entry.guarantee.mu2 for entry in ledger.entries())
+    assert first is not None and second is not None
+    assert mu2(measured_plans[:1], neighbours) <= first * (1 + 1e-12)
+    assert mu2(measured_plans, neighbours) <= (first + second) * (1 + 1e-12)
+    assert first + second <= budget.gaussian_pcost()
+    assert release.plan.privacy.mu2 is not None
+    assert first + second <= release.plan.privacy.mu2 <= budget.gaussian_pcost()
+
+
 def test_both_plans_are_chosen_after_a_look_over_more_than_a_thousand_cells(
     measured_plans: list[Plan],
 ) -> None:
@@ -364,7 +413,9 @@ def test_a_look_and_what_completes_it_are_one_event(
     first, second, third = book.entries("d")
     both, alone = json.loads(book.export("dp-accounting"))["datasets"]["d"]
     assert (both["entry"], both["completed_by"]) == (first.id, [second.id])
-    assert Fraction(both["rho"]) >= joint_rho([look, rest], "add-remove")
+    both_rho = 1 / (2 * Fraction(both["noise_multiplier"]) ** 2)
+    assert both_rho >= joint_rho([look, rest], "add-remove")
     assert (alone["entry"], "completed_by" in alone) == (third.id, False)
     events = book.events("d").events
-    assert [event.rho for event in events] == [both["rho"], alone["rho"]]
+    stated = [each["noise_multiplier"] for each in (both, alone)]
+    assert [event.noise_multiplier for event in events] == stated

@@ -146,7 +146,7 @@ def test_a_bound_on_the_records_of_a_person(path: Path) -> None:
 def test_show_for_programs(path: Path) -> None:
     content = json.loads(said("show", path, "--json"))
     assert content["head"] == str(Ledger(path).head())
-    assert content["datasets"][0]["left"] == {"rho": 0.75}
+    assert content["datasets"][0]["left"] == {"currency": "zCDP", "rho": 0.75}
     (entry,) = content["entries"]
     assert (entry["id"], entry["status"], entry["rho"]) == (3, "released", 0.25)
 

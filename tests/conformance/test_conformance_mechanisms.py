@@ -22,6 +22,7 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.measured_levels import LevelsMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.side_by_side import SideBySide
+from noiseplan.noise import Noise
 
 RELEASES = depth(150, 30)  # each with some dozens of draws
 
@@ -280,6 +281,59 @@ def test_sums_of_large_numbers_are_released_of_the_most_records(
         truth = rows.astype(object) @ data.ravel().astype(object)
         off = np.abs(answer.estimate - truth.astype(float)) - 1e-12 * RECORDS * largest
         assert (off <= 12 * answer.std_error).all()
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_mu_squared_covers_every_record(probe: Probe, neighbours: str) -> None:
+    """Σ d²/σ²_eff over what is really measured; on multiples of 1/8 σ² counts 64 times as much."""
+    for k in (1, 8):
+        if (probe.law, probe.exact) != ("gaussian", True):
+            continue
+        fine = probe.mechanism.on_lattice(k)
+        try:
+            stated = fine.cost(neighbours, max_rows=3).mu2
+        except PlanError:  # the number of records, measured exactly, is no secret to some
+            continue
+        known = probe.sizes[probe.sizes > 0] * k**2
+        if known.min(initial=np.inf) <= 1 / 3:
+            assert stated is None
+            continue
+        squares = np.zeros(len(probe.sizes))
+        squares[probe.sizes > 0] = (known + np.sqrt(known**2 - known / 3)) / 2 / k**2
+        columns = probe.rows.T
+        if neighbours == "replace":
+            columns = np.concatenate([column - columns for column in columns])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(columns**2 > 1e-18, columns**2 / squares, 0.0)
+        most = 9 * float(terms.sum(axis=1).max(initial=0.0))
+        assert stated is not None
+        assert most * (1 - 1e-12) <= stated
+        if k == 8 and neighbours == "add-remove":
+            assert stated <= most * 1.01
+
+
+def test_on_a_finer_lattice_the_same_is_measured(probe: Probe) -> None:
+    if (probe.law, probe.exact) != ("gaussian", True):
+        return
+    data, lattices = counts(probe), set()
+
+    def marginals(sets: np.ndarray) -> np.ndarray:
+        axes = [tuple(set(range(data.ndim)) - set(row)) for row in sets.tolist()]
+        return np.array([data.sum(axis=out) for out in axes])
+
+    def sample(shape: tuple[int, ...], noise: Noise) -> np.ndarray:
+        lattices.add(noise.exact)
+        return np.ones(shape, dtype=np.int64)
+
+    fine = probe.mechanism.on_lattice(8)
+    found = fine.measured_on_lattice(marginals, sample)
+    plain, moved = probe.with_noise(data), probe.with_noise(data, np.ones(len(probe.sizes)))
+    assert lattices == {8}
+    for one, none, unit in zip(found.values, plain.values, moved.values, strict=True):
+        assert np.array_equal(one, none + (unit - none) / 8)
+    saved, arrays = fine.parts()
+    again = type(fine).from_parts(saved, arrays, fine.schema)
+    assert again.noise.exact == 8
 
 
 def test_saved_and_loaded_it_is_the_same(probe: Probe, tmp_path: Path) -> None:

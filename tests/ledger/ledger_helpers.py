@@ -19,8 +19,13 @@ MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
 
 
 def discrete(pcost: float) -> Guarantee:
-    """A release with discrete noise."""
+    """A release of which zCDP is all that is known."""
     return Guarantee(pcost, law="zcdp")
+
+
+def curved(pcost: float) -> Guarantee:
+    """A release with discrete noise of which μ is known too."""
+    return Guarantee(pcost, law="zcdp", mu2=1.001 * pcost if pcost > 1e-300 else pcost)
 
 
 def filled(path: Path) -> Ledger:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_helpers import discrete, filled, forge, refused, rows, sql, untouched
+from ledger_helpers import curved, discrete, filled, forge, refused, rows, sql, untouched
 
 from noiseplan.ledger import Head, Ledger, LedgerDamaged, LedgerError
 from noiseplan.ledger.sql import SCHEMA
+from noiseplan.privacy import ApproxDP, PureDP, gaussian_pcost
 
 # ---------------------------------------------------------------------- edits of the tables
 
@@ -111,15 +113,24 @@ FORGERIES: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = {
     "settled before it is charged": (set_field(6, entry=10), "row 6.*no entry 10"),
     "settled by a text": (set_field(6, entry="5"), "row 6.*entry is '5'"),
     "a budget below what is spent": (
-        set_field(9, budget={"currency": "zCDP", "rho": 0.1},
-                  limits={"gaussian": 0.2, "zcdp": 0.2}), "row 9.*has spent"),
+        set_field(9, budget={"currency": "zCDP", "rho": 0.1}), "row 9.*has spent"),
     "an unknown currency": (set_field(2, budget={"currency": "EUR", "rho": 1.0}), "row 2.*'EUR'"),
     "a budget without its number": (set_field(2, budget={"currency": "zCDP"}), "row 2"),
     "a budget with too much": (
         set_field(2, budget={"currency": "zCDP", "rho": 1.0, "mu": 1.0}), "row 2"),
     "a budget of nothing": (set_field(2, budget={"currency": "zCDP", "rho": 0.0}), "row 2"),
     "a budget that is a number": (set_field(2, budget=1.0), "row 2.*budget"),
-    "a limit more": (set_field(2, limits={"gaussian": 2.0, "zcdp": 2.0, "x": 1.0}), "row 2"),
+    "a limit of a budget that needs none": (set_field(2, limit=9.0), "row 2.*unexpected"),
+    "a limit where none begins": (set_field(5, limit=2.0), "row 5.*a limit other than"),
+    "a limit of a change to zCDP": (set_field(9, limit=4.0), "row 9.*a limit other than"),
+    "a μ below what zCDP has": (set_field(5, mu2=0.4999), "row 5.*mu2 of discrete noise"),
+    "a μ of continuous noise": (set_field(7, mu2=0.3), "row 7.*law 'gaussian' with mu2"),
+    "an ε of noise that has none": (set_field(5, epsilon=0.5), "row 5.*law 'zcdp' with mu2"),
+    "an ε that is not there": (set_field(5, law="pure", pcost=0.25), "row 5.*law 'pure' with"),
+    "an ε that does not fit": (
+        set_field(5, law="pure", pcost=0.2499, epsilon=0.5), "row 5.*another pcost"),
+    "a μ of pure DP": (
+        set_field(5, law="pure", pcost=0.25, epsilon=0.5, mu2=0.25), "row 5.*with mu2 = 0.25"),
     "a time that is none": (set_field(5, time="yesterday"), "row 5"),
     "an author that is none": (set_field(5, by=None), "row 5.*by is None"),
     "a second start": (lambda content: content.append(dict(content[0])), "row 11.*starts once"),
@@ -146,14 +157,38 @@ def test_rewriting_with_the_same_content_is_accepted(folder: Path) -> None:
     assert Ledger(path).verify(head) == head
 
 
-@pytest.mark.parametrize("budget", ["limits above it", "GDP with a limit for zCDP"])
-def test_limits_that_do_not_belong_to_the_budget(folder: Path, budget: str) -> None:
-    path = folder / "a.ledger"
-    filled(path)
-    row = 2 if budget == "limits above it" else 3
-    forge(path, set_field(row, limits={"gaussian": 100.0, "zcdp": 100.0}))
-    with untouched(folder), pytest.raises(LedgerDamaged, match=f"row {row} states limits"):
-        Ledger(path).verify()
+LIMITS: dict[str, Callable[[float], object]] = {
+    "above what the budget admits": lambda own: 1.00001 * own,
+    "of no budget": lambda own: 1e308,
+    "not there": lambda own: None,
+    "a text": str,
+}
+
+
+@pytest.mark.parametrize("stated", LIMITS)
+@pytest.mark.parametrize("place", ["the first Gaussian release", "a change of the budget"])
+def test_a_limit_that_the_budget_does_not_admit(folder: Path, stated: str, place: str) -> None:
+    path, row = folder / "a.ledger", 4 if place == "the first Gaussian release" else 6
+    ledger = Ledger(path, create=True)
+    ledger.open_dataset("d", ApproxDP(1.0, 1e-6))
+    ledger.spend("d", PureDP(0.5))
+    ledger.spend("d", curved(0.004))
+    ledger.spend("d", PureDP(0.01))
+    ledger.change_budget("d", ApproxDP(1.5, 1e-6), reason="a vote")
+    own = [each.get("limit") for each in rows(path)]
+    assert own == [
+        None, None, None, gaussian_pcost(0.5, 1e-6), None, gaussian_pcost(1.0, 1e-6)
+    ]  # fmt: skip
+    limit = LIMITS[stated](own[row - 1])
+    if limit is None:
+        forge(path, lambda content: content[row - 1].pop("limit"))
+    else:
+        forge(path, set_field(row, limit=limit))
+    refused(path, LedgerDamaged, f"row {row}.*limit")
+    # The last digit of a conversion is that of the machine that wrote it.
+    forge(path, set_field(row, limit=math.nextafter(own[row - 1], 1)))
+    balance = Ledger(path).balance("d")
+    assert balance.limit == (math.nextafter(own[5], 1) if row == 6 else own[5])
 
 
 @pytest.mark.parametrize("text", ["[]", "7", "null", "{", "[" * 100_000, '{"a":NaN}', "\\ud800"])

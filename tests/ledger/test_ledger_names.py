@@ -6,7 +6,6 @@ import pytest
 from ledger_helpers import discrete
 
 from noiseplan.ledger import Ledger, LedgerError
-from noiseplan.ledger.balance import Limits
 from noiseplan.ledger.events import Opened
 from noiseplan.ledger.text_checks import looks
 from noiseplan.privacy import zCDP
@@ -83,7 +82,7 @@ def test_mixed_alphabets_are_named(ledger: Ledger) -> None:
 def test_early_ledgers_with_such_names_go_on(ledger: Ledger) -> None:
     """What was written is read: the rule is for new names."""
     early = "\u0441ensus"
-    act = Opened(early, zCDP(1.0), Limits.of(zCDP(1.0)), "add-remove", "")
+    act = Opened(early, zCDP(1.0), "add-remove", "")
     ledger._history.add(lambda _: act)
     again = Ledger(ledger.path)
     again.spend(early, discrete(0.1))

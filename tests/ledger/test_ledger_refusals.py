@@ -12,9 +12,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from ledger_helpers import discrete, forge, rows
 
+import noiseplan as nz
+from noiseplan.errors import BudgetError
 from noiseplan.ledger import BudgetExceeded, Ledger, LedgerDamaged, LedgerError, UnknownDataset
 from noiseplan.ledger.events import Looked, Refused, act_json, read_act
-from noiseplan.privacy import ApproxDP, PureDP, zCDP
+from noiseplan.privacy import GDP, ApproxDP, Budget, PureDP, zCDP
 
 
 def test_a_refusal_costs_nothing_and_stays(ledger: Ledger) -> None:
@@ -26,7 +28,7 @@ def test_a_refusal_costs_nothing_and_stays(ledger: Ledger) -> None:
         "records of nobody", True, "tables", ledger.head().count,
     )  # fmt: skip
     after = ledger.balance("census")
-    assert (after.total, after.entries, after.refusals) == (before.total, 1, 1)
+    assert (after.sums, after.entries, after.refusals) == (before.sums, 1, 1)
     assert ledger.verify() == ledger.head()
 
 
@@ -88,35 +90,32 @@ def test_changes_of_a_budget_are_listed(ledger: Ledger) -> None:
     assert first.id < second.id == ledger.head().count
 
 
-def rho_of(budget: ApproxDP | PureDP) -> zCDP:
-    """What a release with all of a budget is charged; ρ = ε²/2 where it is pure."""
-    pure = isinstance(budget, PureDP)
-    return zCDP(budget.epsilon**2 / 2 if pure else budget.zcdp_rho())
-
-
-@pytest.mark.parametrize("asked", [ApproxDP(4.0, 1e-6), PureDP(3.0)])
-def test_what_fits_is_told_in_the_currency_that_was_asked(asked: ApproxDP | PureDP) -> None:
-    """The line of the refusal, taken literally, is a budget that the ledger admits; one with a
-    thousandth more is not."""
+@pytest.mark.parametrize("of", [zCDP(0.3), GDP(0.9), ApproxDP(1.0, 1e-6)], ids=str)
+@pytest.mark.parametrize("asked", [ApproxDP(40.0, 1e-6), PureDP(3.0), zCDP(5.0)], ids=str)
+@pytest.mark.parametrize("before", [None, PureDP(0.2), GDP(0.1)], ids=str)
+def test_a_plan_within_the_budget_that_is_said_to_fit_is_released(
+    asked: Budget, of: Budget, before: Budget | None
+) -> None:
+    """The line of the refusal, taken literally; of pure DP where that was asked for."""
+    schema = nz.Schema.from_sizes({"age": 3})
+    data, budgets = {"age": [0, 1, 2, 2]}, (ApproxDP, PureDP, zCDP, GDP)
     with TemporaryDirectory() as folder:
         ledger = Ledger(f"{folder}/a.ledger", create=True)
-        ledger.open_dataset("census", zCDP(0.3))
-        ledger.spend("census", zCDP(0.1))
-        with pytest.raises(BudgetExceeded) as caught:
-            ledger.ask("census", rho_of(asked))
-        told = caught.value.told_in(asked)
-        assert (told.left, told.fits) == (caught.value.left, caught.value.fits)
-        (call,) = re.findall(r"budget=(\w+\([^)]*\)) fits", str(told))
-        fits = eval(call, {"ApproxDP": ApproxDP, "PureDP": PureDP})
-        assert type(fits) is type(asked)
-        ledger.ask("census", rho_of(fits))
-        more = replace(fits, epsilon=fits.epsilon * 1.001)
-        with pytest.raises(BudgetExceeded):
-            ledger.ask("census", rho_of(more))
-        word = "at δ = 1e-6" if isinstance(asked, ApproxDP) else "pure ε ="
-        for line in ("asked", "spent", "left"):
-            (found,) = [each for each in str(told).splitlines() if each.startswith(f"  {line} ")]
-            assert word in found
+        ledger.open_dataset("census", of)
+        if before is not None:
+            ledger.spend("census", before)
+        with pytest.raises(BudgetError) as caught:
+            nz.plan(nz.Query(schema, ["age"]), budget=asked).release(
+                data, ledger=ledger, dataset="census"
+            )
+        (call,) = re.findall(r"budget=(\w+\([^)]*\)) fits", str(caught.value))
+        fits = eval(call, {each.__name__: each for each in budgets})
+        assert isinstance(fits, PureDP) == isinstance(asked, PureDP)
+        plan = nz.plan(nz.Query(schema, ["age"]), budget=fits)
+        plan.release(data, ledger=ledger, dataset="census")
+        balance = ledger.balance("census")
+        assert balance.room <= 2e-3 * (balance.limit or balance.budget.own_epsilon)
+        assert Ledger(ledger.path).balance("census").sums == ledger.balance("census").sums
 
 
 def test_it_needs_a_dataset(ledger: Ledger) -> None:

@@ -75,7 +75,7 @@ def test_a_refused_release_draws_nothing(
 def test_data_that_cannot_be_read_cost_nothing(ledger: Ledger) -> None:
     with pytest.raises(DataError):
         plan(0.5).release({"sex": ["F"]}, ledger=ledger, dataset="census")
-    assert ledger.balance("census").total == 0
+    assert ledger.balance("census").sums.total == 0
 
 
 def test_what_fails_amid_drawing_stays_charged(
@@ -129,5 +129,5 @@ def test_releases_of_several_processes_stay_within_the_budget(ledger: Ledger) ->
     admitted = 2 // cost  # ρ = 1
     assert admitted < 24
     assert len(ledger.entries()) == admitted
-    assert ledger.balance("census").total == admitted * cost
+    assert ledger.balance("census").sums.total == admitted * cost
     assert {entry.status for entry in ledger.entries()} == {"released"}

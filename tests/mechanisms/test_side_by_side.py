@@ -84,6 +84,22 @@ def test_answers_and_errors_are_those_of_the_matrices(law: str, exact: bool) -> 
         )
 
 
+def test_all_noise_is_on_one_lattice() -> None:
+    """Counts are multiplied by eight for all of them: noise of integers would be too small."""
+    fine, coarse = (DenseMechanism(SCHEMA, ROWS[0], Noise("gaussian", 9.0, k)) for k in (8, 1))
+    for pair in ((fine, coarse), (coarse, fine)):
+        with pytest.raises(PlanError, match="noise of one kind"):
+            SideBySide(pair)
+    mixed = SideBySide((fine, fine))
+    object.__setattr__(mixed, "mechanisms", (fine, coarse))
+
+    def marginals(sets: np.ndarray) -> np.ndarray:
+        return np.ones((len(sets), 3, 2), dtype=np.int64)
+
+    with pytest.raises(PlanError, match="one lattice"):
+        mixed.measured_on_lattice(marginals, lambda shape, noise: np.zeros(shape, np.int64))
+
+
 def test_what_several_determine_is_better_than_by_the_best_of_them() -> None:
     mechanism, query = beside("laplace"), TOLD[1]
     alone = np.array([own.variance(query) for own in mechanism.mechanisms])

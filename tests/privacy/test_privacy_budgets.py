@@ -156,9 +156,8 @@ def test_gdp_is_not_implied_by_zcdp() -> None:
     with pytest.raises(BudgetError) as caught:
         GDP(1).zcdp_rho()
     assert str(caught.value) == (
-        "GDP(mu=1) cannot be met by noise whose guarantee is zCDP (discrete Gaussian): no zCDP "
-        'bound implies a GDP bound. Plan with noise="gaussian", or state the budget as zCDP, for '
-        "example zCDP(rho=0.5)"
+        "GDP(mu=1) is not shown where zCDP is all that is known: √(2ρ)-GDP does not follow from "
+        "ρ-zCDP. State the budget as zCDP, for example zCDP(rho=0.5)"
     )
 
 

@@ -74,6 +74,29 @@ def test_a_forged_cost_is_refused(
             nz.load(tmp_path / "more")
 
 
+@pytest.mark.parametrize("max_rows", [1, 3])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_a_forged_mu_is_refused(max_rows: int, neighbours: str, tmp_path: Path) -> None:
+    """σ² is small enough that 2ρ, at which μ² is refused by itself, is far below."""
+    workload = nz.Workload([nz.Query(SMALL, ["b"])])
+    how = {"neighbours": neighbours, "max_rows": max_rows, "budget": nz.zCDP(0.4 * max_rows**2)}
+    plan = nz.plan(workload, **how)  # type: ignore[arg-type]
+    price = plan.privacy
+    assert price.mu2 is not None and price.mu2 > 1.005 * price.pcost
+    release = plan.release(FRAME, seed=1, **({"person": "id"} if max_rows > 1 else {}))
+    for number, share in enumerate((0.0, 0.5, 0.999, 1.0)):
+        mu2 = price.pcost + share * (price.mu2 - price.pcost)
+        forged = replace(plan, privacy=replace(price, mu2=mu2))
+        replace(release, plan=forged).save(tmp_path / str(number))
+        if share == 1.0:
+            assert nz.load(tmp_path / str(number)).plan.privacy.mu2 == price.mu2
+            continue
+        with pytest.raises(StorageError, match="lower μ"):
+            nz.load(tmp_path / str(number))
+    replace(release, plan=replace(plan, privacy=replace(price, mu2=None))).save(tmp_path / "none")
+    assert nz.load(tmp_path / "none").plan.privacy.mu2 is None  # zCDP is true without it
+
+
 def test_a_forged_cost_is_not_believed_of_what_says_it_was_made_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

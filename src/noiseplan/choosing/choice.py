@@ -23,7 +23,7 @@ from noiseplan.ledger import AlreadyFollowed
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import with_mu2
-from noiseplan.mechanisms.price import NOTHING, Paid
+from noiseplan.mechanisms.price import NOTHING, ROUNDING, Paid
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
@@ -373,6 +373,9 @@ class Look(Answers):
         except BaseException:  # refused or broken off: it may be tried again, and is charged again
             self._followed.clear()
             raise
+        known, whole = target.privacy.mu2, with_mu2(target.privacy, paid.mechanisms)
+        if known is not None and (whole.mu2 is None or whole.mu2 > known * (1 + ROUNDING)):
+            target = replace(target, privacy=whole)  # by other rows, whose lattice loss is larger
         return completed(family, target, parts), paid
 
     @property

@@ -127,17 +127,21 @@ def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: i
     made = make_residual(aim, solution, numbers, least=False, bits=(bits,))
     cost = person_cost(made.privacy.pcost, plan.max_rows)
     privacy = replace(made.privacy, pcost=cost, whose=plan.privacy.whose)
-    privacy = with_mu2(privacy, [made.mechanism])
+    mechanism = made.mechanism.on_lattice(plan.mechanism.noise.exact)
+    asked = plan.budget if numbers.exact else None
+    if asked is not None and not with_mu2(privacy, [mechanism]).within(asked):
+        mechanism = mechanism.on_lattice(mechanism.noise.finer())  # other rows, too coarse for μ
+    privacy = with_mu2(privacy, [mechanism])
     if privacy.pcost > plan.privacy.pcost:  # fail closed
         raise PlanError("a plan on common rows would cost more than on its own: this is a bug")
     design = prepare(plan.workload, together.kinds(k))
-    require_all(made.mechanism, plan.workload)
+    require_all(mechanism, plan.workload)
     return replace(
         plan,
-        mechanism=made.mechanism,
+        mechanism=mechanism,
         privacy=privacy,
         planner="residual",
         rounding_loss=made.loss,
-        figures=RowFigures(design, made.mechanism),
+        figures=RowFigures(design, mechanism),
         optimality=Stated(plan.lower_bound, proved=False),
     )

@@ -32,6 +32,7 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks, Places, group_blocks, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
+from noiseplan.noise.law import common_lattice
 
 # A quotient of two products and a difference is right to 2 ulps; so much more is above the truth.
 OUTWARD = 1 + 4 * np.finfo(float).eps
@@ -103,7 +104,7 @@ class ByPrecisions(Family[ResidualMechanism]):
             np.max([Located.of(m.blocks, block).sigma2 for m in mechanisms], axis=0)
             for block in kinds
         ]
-        integer = all(m.noise.exact for m in mechanisms)
+        integer = common_lattice(m.noise for m in mechanisms)
         return shared.mechanism(fewest, kinds, noise, integer)
 
     def rest(self, target: ResidualMechanism, have: ResidualMechanism) -> ResidualMechanism | None:

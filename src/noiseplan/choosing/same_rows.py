@@ -29,6 +29,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.reduced import CELLS, ReducedMechanism
+from noiseplan.noise.law import common_lattice
 
 # Mechanisms that are continued so where they are all of a plan; others have ways of their own.
 KINDS: Final = ("levels", "tree", "series", "workload rows", "side by side")
@@ -144,7 +145,7 @@ class BySameRows(Family[Mechanism]):
     nested = False
 
     def common(self, mechanisms: Sequence[Mechanism], sequential: bool = False) -> Mechanism:
-        exact = all(m.noise.exact for m in mechanisms)
+        exact = common_lattice(m.noise for m in mechanisms)
         each = zip(*map(parts_of, mechanisms), strict=True)
         return _made_of(mechanisms[0], (_common(parts, exact) for parts in each))
 
@@ -192,7 +193,7 @@ class BySameRows(Family[Mechanism]):
         return Measurements(tuple(numbers)), stated
 
 
-def _sized(like: Mechanism, sizes: Arrays, exact: int = False) -> Mechanism:
+def _sized(like: Mechanism, sizes: Arrays, exact: int = 0) -> Mechanism:
     return _Written.of(like).sized(like, sizes, exact)
 
 

@@ -47,7 +47,9 @@ from noiseplan.privacy.rounding import (
     fraction_up,
     sqrt_down,
     sqrt_up,
+    sum_up,
     text_down,
+    text_of,
     text_up,
 )
 
@@ -186,6 +188,8 @@ class Balance:
         if cost.neighbours != self.neighbours or cost.pcost == inf:
             return None
         steps = self.steps(max_rows)
+        if cost.pcost == 0:
+            return self
         rho2 = Fraction(cost.pcost) * steps**2
         amounts = {"zcdp": rho2}
         if cost.mu2 is not None and cost.mu2 < inf:
@@ -276,7 +280,7 @@ class Balance:
         known = self.rule == "curve" or not self.sums.rho2
         mu2 = fraction_up(self.sums.total) if known else None
         if mu2 is not None and self.sums.aside:
-            mu2 = fraction_up(Fraction(mu2) + Fraction(pure_mu2(fraction_up(self.sums.aside))))
+            mu2 = sum_up([mu2, pure_mu2(fraction_up(self.sums.aside))])
         mu2 = None if mu2 is None else max(mu2, rho2)
         return Guarantee(rho2, "zcdp", self.neighbours, mu2=mu2)
 
@@ -322,7 +326,7 @@ class Balance:
     def used_up(self) -> bool:
         """Whether nothing is left but what planning and rounding keep back."""
         most = self.budget.own_epsilon if self.rule == "aside" else self.limit or 0.0
-        return self.room <= most * (1e-9 if self.rule == "zcdp" else KEPT_BACK)
+        return self.room <= most * (KEPT_BACK if self.rule == "curve" else 1e-9)
 
     def __str__(self) -> str:
         releases = f"{self.entries} release{'s' * (self.entries != 1)}"
@@ -436,8 +440,8 @@ def fitting(
         case GDP(mu):
             return f"GDP({number(mu)})", f"gdp = {number(mu)}"
         case ApproxDP(epsilon, delta):
-            line = f"approx_dp = {{ epsilon = {number(epsilon)}, delta = {delta:.6g} }}"
-            return f"ApproxDP({number(epsilon)}, {delta:.6g})", line
+            line = f"approx_dp = {{ epsilon = {number(epsilon)}, delta = {text_of(delta)} }}"
+            return f"ApproxDP({number(epsilon)}, {text_of(delta)})", line
     return None
 
 

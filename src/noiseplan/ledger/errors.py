@@ -191,9 +191,15 @@ def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetErro
             )
         )
     if asked.mu2 is None and balance.rule == "curve":
+        fits = fitting(balance, max_rows, None)
+        plan: Message | str = ""
+        if fits is not None:
+            plan = "Gaussian noise has a μ: " + _plan_that_fits(*fits) + "; or "
         return BudgetError(
             f"{where} adds up μ² (Gaussian DP), and of this release ρ = {asked.rho:.6g} (zCDP) is "
-            f"all that is known. State its μ, or change the budget to zCDP: "
+            f"all that is known; nothing was recorded. "
+            + plan
+            + "change the budget to zCDP: "
             + change_budget(balance.dataset, "zCDP(…)")
         )
     advice = _fitting_plan(asked, balance, max_rows)
@@ -334,5 +340,9 @@ def _fitting_plan(
     if rounded is None:
         return None
     near = balance.fits(asked.at(asked.amount * (1 - 1e-5)), max_rows)
-    call, line = (near and fitting(balance, max_rows, None, exact=True)) or rounded
+    call, line = (near and fitting(balance, max_rows, currency, exact=True)) or rounded
+    return _plan_that_fits(call, line)
+
+
+def _plan_that_fits(call: str, line: str) -> Message:
     return remedy("budget that fits", f"a plan with budget={call} fits", line)

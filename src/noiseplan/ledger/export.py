@@ -25,8 +25,8 @@ from noiseplan.privacy.rounding import down
 Format = Literal["json", "csv", "dp-accounting"]
 
 COLUMNS: Final = (
-    "position time by kind dataset entry rho pcost law neighbours max_rows budget purpose "
-    "plan_hash note reason refusal details hash"
+    "position time by kind dataset entry rho pcost mu2 epsilon law neighbours max_rows budget "
+    "limit purpose plan_hash note reason refusal details hash"
 )
 
 

@@ -38,7 +38,7 @@ from noiseplan.ledger.events import (
     Tables,
 )
 from noiseplan.privacy import ApproxDP, Budget, Guarantee
-from noiseplan.privacy.people import PERSON
+from noiseplan.privacy.people import PERSON, unit_text
 
 # Others would need an argument of their own for adding up costs.
 COUNTED: Final = ("gaussian", "zcdp", "pure")
@@ -368,9 +368,11 @@ class Books:
         try:
             self._changed(act)
         except BudgetError:
+            rows = act.max_rows
+            whose = "" if rows in (None, before.bound) else f" for {unit_text(rows or 1)}"
             raise BudgetError(
                 f"dataset {act.dataset!r} has spent {spent_text(before)} already, which is not "
-                f"within {act.budget}; nothing was changed"
+                f"within {act.budget}{whose}; nothing was changed"
             ) from None
 
     def _check_charge(self, act: Reserved) -> None:
@@ -392,7 +394,13 @@ class Books:
 
     def _check_following(self, act: Reserved, followed: int) -> None:
         """What is left of a plan after a look is its cost less the look's, but only once."""
-        self._own_entry(followed, act.dataset)
+        entry = self._own_entry(followed, act.dataset)
+        if "pure" in (act.guarantee.law, entry.guarantee.law):
+            raise BudgetError(
+                f"entry {followed} of dataset {act.dataset!r} is completed at the price of a "
+                f"difference, which is known to hold for ρ and μ² and not for pure DP: charge all "
+                f"that the release costs by itself"
+            )
         if followed in self._followed:
             raise AlreadyFollowed(
                 f"entry {followed} of dataset {act.dataset!r} was followed already: what is "

@@ -15,7 +15,7 @@ from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.errors import NoiseplanError, PlanError, StorageError, UnanswerableError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import for_person, require_sizes
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.law import Drawn, Noise, Sampler
 from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -172,10 +172,16 @@ class Mechanism(ABC):
         Sums of integers stay exact, and what is divided is noisy already. Every way to data leads
         through here.
         """
-        k = 0 if self.data_aware else self.noise.exact
+        k = 1 if self.data_aware else self.noise.exact
         if k <= 1:
             return self.measure(marginals, sample, progress)
-        found = self.measure(lambda sets: marginals(sets) * k, sample, progress)
+
+        def drawn(shape: tuple[int, ...], noise: Noise) -> Drawn:
+            if noise.exact != k:  # fail closed: noise of integers is too small for k times counts
+                raise PlanError("a mechanism draws all noise on one lattice, and this one does not")
+            return sample(shape, noise)
+
+        found = self.measure(lambda sets: marginals(sets) * k, drawn, progress)
         return Measurements(tuple(values / k for values in found.values))
 
     # ------------------------------------------------------------------ privacy

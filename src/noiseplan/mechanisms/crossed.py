@@ -218,7 +218,7 @@ class CrossedMechanism(Mechanism):
         largest = float(np.sum(costs, axis=0).max(initial=0.0))
         # Sums over the parts of sums over a part's rows: so many terms, and no more, are added.
         rows = [shape[-1] for mechanism in every for shape in mechanism.shapes]
-        terms = len(rows) + max(rows, default=False)
+        terms = len(rows) + max(rows, default=0)
         record = product_up(largest, 1 + margin(terms))
         return record if neighbours == "add-remove" else 4 * record
 

@@ -58,7 +58,7 @@ class SideBySide(Mechanism):
     grouped: bool = False  # whether any of them is for several queries
 
     def __post_init__(self) -> None:
-        kinds = {(each.noise.kind, each.schema) for each in self.mechanisms}
+        kinds = {(each.noise.kind, each.noise.exact, each.schema) for each in self.mechanisms}
         other = PlanError("mechanisms side by side have one schema, and noise of one kind")
         if len(kinds) != 1:
             raise other

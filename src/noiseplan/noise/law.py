@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -113,6 +113,12 @@ def lattice_of(exact: object, law: Law = "gaussian") -> int:
         raise NoiseError(f"noise is continuous, or on multiples of 1/2^k, not of 1/{exact!r}")
     assert isinstance(exact, int)  # as was seen
     return exact
+
+
+def common_lattice(noises: Iterable[Noise]) -> int:
+    """Return the finest lattice of these; 0 where some noise is continuous."""
+    lattices = [noise.exact for noise in noises]
+    return max(lattices) if all(lattices) else 0
 
 
 @final
@@ -265,6 +271,8 @@ class Noise:
     def lattice_loss(self) -> float:
         """Return how many times 2ρ its μ² is at most; infinite where no μ is known."""
         sizes = self.size[self.size > 0]
+        if self.law == "laplace":  # its μ² is that of pure DP
+            return math.inf
         if not self.exact or not len(sizes):
             return 1.0
         return lattice_loss(float(sizes.min()) * self.exact**2)

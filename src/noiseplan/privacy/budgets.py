@@ -178,8 +178,8 @@ class GDP(Budget):
         same = text_down(product_down(self.mu, self.mu) / 2)
         raise BudgetError(
             remedy("argument", f"GDP(mu={text_of(self.mu)})", f"gdp = {text_of(self.mu)}")
-            + " cannot be met where zCDP is all that is known: no zCDP bound implies a GDP bound. "
-            "State the budget as zCDP, for example "
+            + " is not shown where zCDP is all that is known: √(2ρ)-GDP does not follow from "
+            "ρ-zCDP. State the budget as zCDP, for example "
             + remedy("zCDP budget", f"zCDP(rho={same})", same)
         )
 

@@ -317,7 +317,7 @@ def pure_mu2(epsilon: float) -> float:
         tail = math.erfc(root / math.sqrt(8)) / 2 * (1 + MARGIN * EPS * (1 + mu2))
         return tail <= corner * (1 - MARGIN * EPS * (1 + epsilon))
 
-    return _smallest(holds, 1.6 * epsilon * epsilon)
+    return _smallest(holds, max(1.6 * epsilon * epsilon, TINY))
 
 
 Curve = Callable[[float, float], float]  # (cost, ε) ↦ δ rounded up; rises in cost, falls in ε

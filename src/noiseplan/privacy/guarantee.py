@@ -150,7 +150,7 @@ class Guarantee:
     >>> round(Guarantee(1.0, law="zcdp").epsilon(1e-10), 6)
     6.839329
     >>> round(Guarantee(1.0, law="zcdp", mu2=1.0001).epsilon(1e-10), 6)
-    6.548265
+    6.548283
     """
 
     pcost: float

@@ -182,7 +182,7 @@ def currencies(guarantee: Guarantee) -> list[Currency]:
             Currency(
                 "Gaussian DP",
                 "not stated",
-                f"no zCDP bound implies one; continuous noise of the same ρ has "
+                f"does not follow from zCDP; continuous noise of the same ρ has "
                 f"μ = {text_up(guarantee.mu)}",
             )
         )

@@ -105,7 +105,7 @@ class BucketPlan:
         def marginals(sets: IntArray) -> IntArray:
             return np.stack([totals if len(attributes) else totals.sum() for attributes in sets])
 
-        top = self.top.mechanism.measure(marginals, sample)
+        top = self.top.mechanism.measured_on_lattice(marginals, sample)
         return (*found, *top.values)
 
     def estimate(self, values: tuple[NDArray[Any], ...]) -> Array:

@@ -402,7 +402,7 @@ def test_plans_on_common_rows_are_for_whom_they_were_made() -> None:
 def for_persons(made: Plan, rows: int) -> Plan:
     """The same measurements, priced for persons of so many records."""
     cost = person_cost(made.privacy.pcost, rows)
-    return replace(made, max_rows=rows, privacy=replace(made.privacy, pcost=cost))
+    return replace(made, max_rows=rows, privacy=made.privacy.at(cost))
 
 
 def test_persons_of_several_records_are_priced_as_in_the_plans(measured_plans: list[Plan]) -> None:

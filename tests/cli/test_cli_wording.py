@@ -131,7 +131,7 @@ WRONG = {
     "prefix": ("up_to = 2", 'query = "sex=prefix"', "prefix needs an ordered attribute"),
     "missing value": ("[ledger]", '[data]\nmissing = ["F"]\n[ledger]', "out of [data] missing, or"),
     "marks": ("[ledger]", '[data]\nthousands = "."\n[ledger]', "thousands is one of"),
-    "gdp": ("zcdp = 0.4", "gdp = 1.0", "gdp = 1 cannot be met by noise"),
+    "gdp": ("zcdp = 0.4", "gdp = 1e5", "leaves hardly any noise"),
     "tiny": ("zcdp = 0.4", "pure_dp = 1e200", "try [budget] pure_dp = 1.0"),
     "noise": (
         "zcdp = 0.4",
@@ -337,7 +337,7 @@ CASES: dict[str, Callable[[Path], object]] = {
     )["a × b"],
     "too many files": saved,
     "tiny budget": lambda folder: planned(tables(sizes(a=4)), budget=nz.zCDP(1e-290)),
-    "tiny budget of GDP": lambda folder: planned(tables(sizes(a=4)), budget=nz.GDP(1.0)),
+    "huge budget of GDP": lambda folder: planned(tables(sizes(a=4)), budget=nz.GDP(1e5)),
     "unknown format": lambda folder: planned(tables(sizes(a=2))).release("a.xlsx"),
     "no example": lambda folder: nz.compare([planned(ordered(), planner="dawa")]),
     "no person": lambda folder: planned(tables(sizes(a=2)), max_rows=2).release({"a": [0]}),

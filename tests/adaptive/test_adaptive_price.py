@@ -325,7 +325,10 @@ def test_a_look_and_what_completes_it_are_one_event(
     first, second, third = book.entries("d")
     both, alone = json.loads(book.export("dp-accounting"))["datasets"]["d"]
     assert (both["entry"], both["completed_by"]) == (first.id, [second.id])
-    assert Fraction(both["rho"]) >= joint_rho([look, rest], "add-remove")
+    mu2 = 1 / Fraction(both["noise_multiplier"]) ** 2
+    assert mu2 >= 2 * joint_rho([look, rest], "add-remove")
     assert (alone["entry"], "completed_by" in alone) == (third.id, False)
     events = book.events("d").events
-    assert [event.rho for event in events] == [both["rho"], alone["rho"]]
+    assert [event.noise_multiplier for event in events] == [
+        each["noise_multiplier"] for each in (both, alone)
+    ]

@@ -76,7 +76,7 @@ def test_budgets_that_stand_in_no_study_yet(page: Page) -> None:
     found = page.post("/api/privacy", budget={"gdp": 1.0}, noise="gaussian")
     assert found["mu"] == 1.0
     assert page.post("/api/privacy", budget={"gdp": 1.0})["mu"] == 1.0
-    status, error = page.refused("/api/privacy", budget={"zcdp": -1})
+    _, error = page.refused("/api/privacy", budget={"zcdp": -1})
     assert error["place"] == ["budget", "zcdp"]
     with pytest.raises(StudyError):
         asked_privacy({})

@@ -182,10 +182,12 @@ class Probed:
 
     def effective(self, exact: int) -> Probed:
         """The same with σ²_eff for σ²: the variance of continuous noise of the same trade-off."""
+        if not exact:
+            return self
         square = self.sizes * exact**2
         root = np.sqrt(np.maximum(square * square - square / 3, 0.0))
-        known = (square > 1 / 3) | (exact == 0)
-        return replace(self, sizes=np.where(known, (square + root) / 2, 0.0) / max(exact, 1) ** 2)
+        known = square > 1 / 3
+        return replace(self, sizes=np.where(known, (square + root) / 2, 0.0) / exact**2)
 
     def replaced(self, power: int) -> float:
         """The largest cost of replacing a record by another."""

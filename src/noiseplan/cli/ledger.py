@@ -46,7 +46,7 @@ def command() -> None:
 def budget_options(function: Command) -> Command:
     """A budget in one of three currencies."""
     approx = ("--approx-dp", "EPSILON DELTA", "(ε, δ)-DP.", 2)
-    gdp = ("--gdp", "MU", "μ-Gaussian DP: continuous Gaussian noise only.", 1)
+    gdp = ("--gdp", "MU", "μ-Gaussian DP.", 1)
     zcdp = ("--zcdp", "RHO", "ρ-zero-concentrated DP.", 1)
     for name, metavar, text, count in (approx, gdp, zcdp):  # the last comes first in the help
         option = click.option(name, type=float, nargs=count, metavar=metavar, help=text)
@@ -143,7 +143,7 @@ def change(
 @path_argument
 @dataset_argument
 @click.option("--zcdp", type=float, metavar="RHO", help="It is ρ-zCDP.")
-@click.option("--gdp", type=float, metavar="MU", help="It is μ-GDP: continuous Gaussian noise.")
+@click.option("--gdp", type=float, metavar="MU", help="It is μ-GDP.")
 @click.option("--purpose", default="", help="What it is for. Exports show it.")
 @click.option(
     "--max-rows",

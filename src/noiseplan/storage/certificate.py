@@ -242,11 +242,10 @@ def _curve_lines(privacy: Json) -> list[str]:
     if curve is None:
         return []
     mu2, two_rho, loss = (text_up(curve[name], 10) for name in ("mu2", "two_rho", "lattice_loss"))
-    step = "one" if curve["steps"] == 1 else f"1/{curve['steps']}"
+    squares = "" if curve["steps"] == 1 else f" in squares of the step, 1/{curve['steps']}"
     return [
         f"Exact curve: μ² = {mu2}, which is 2ρ = {two_rho} times {loss}, since the least σ² is "
-        f"{text_down(curve['least_variance'], 10)} squared steps of {step} "
-        f"(docs/secure-noise.md computes it in ten lines)."
+        f"{text_down(curve['least_variance'], 10)}{squares}; docs/secure-noise.md computes it.",
     ]
 
 

@@ -42,6 +42,7 @@ GROUPS: Final = {
     "worst": Group("The largest variance", Tables("worst")),
     "ordered": Group("One ordered attribute", Tables("ordered")),
     "pure": Group("Pure differential privacy", Tables("pure")),
+    "budget": Group("What a budget buys", Tables("budget")),
     "predicates": Group("Predicates and named workloads", Tables("predicates")),
     "small": Group("The exact optimum, and exact errors", Tables("small_domains")),
     "near_optimum": Group("Several factors on one attribute", Tables("near_optimum")),

@@ -49,7 +49,7 @@ def test_tells_the_story_in_order(run: tuple[str, Path]) -> None:
 
 def test_says_that_noise_from_a_seed_is_not_private(run: tuple[str, Path]) -> None:
     output, _ = run
-    assert "exact discrete Gaussian noise, drawn from seed 7, so NOT PRIVATE" in output
+    assert "exact discrete Laplace noise, drawn from seed 7, so NOT PRIVATE" in output
 
 
 def test_checks_come_out_well(run: tuple[str, Path]) -> None:

@@ -123,7 +123,8 @@ def test_the_budget_that_is_advised_fits_when_it_is_typed(
     where: Any = {"ledger": book, "dataset": "people"}
     people = {name: [0, 1] * 9 for name in wanted.schema.names}
     earlier = nz.plan(before, budget=nz.zCDP(0.5), **options).release(people, **where)
-    left = nz.plan(wanted, budget=asked, **options).given(earlier)
+    how = {"noise": "discrete Gaussian", **options}
+    left = nz.plan(wanted, budget=asked, **how).given(earlier)
     with pytest.raises(BudgetExceeded) as caught:
         left.release(people, **where)
     checked = left.check(people, **where)

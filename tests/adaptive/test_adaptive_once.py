@@ -56,7 +56,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
 
 
 def covered(ledger: nz.Ledger, costs: list[np.ndarray]) -> bool:
-    """Whether the ledger's total bears what everybody's records really cost."""
+    """Whether the ledger's sum of 2ρ bears what everybody's records really cost."""
     return float(np.sum(costs, axis=0).max()) <= float(ledger.balance("people").sums.total)
 
 

@@ -51,7 +51,7 @@ def test_unknown_neighbours(workload: nz.Workload) -> None:
 
 
 def test_unknown_noise(workload: nz.Workload) -> None:
-    with pytest.raises(PlanError, match=r"noise is 'discrete' or 'gaussian'.*found 'cauchy'"):
+    with pytest.raises(PlanError, match=r"noise is 'discrete', 'discrete Gaus.*found 'cauchy'"):
         nz.plan(workload, budget=ONE, noise="cauchy")
 
 

@@ -35,14 +35,19 @@ def test_zcdp(workload: nz.Workload, rho: float, noise: str) -> None:
     plan = nz.plan(workload, budget=nz.zCDP(rho), noise=noise)
     assert brute_cost(plan) / 2 <= plan.privacy.rho <= rho
     assert plan.privacy.rho == pytest.approx(rho, rel=1e-9)
-    assert plan.privacy.mu == pytest.approx(sqrt(2 * rho), rel=1e-9)
+    # Whole numbers cost a little more as GDP, where σ² is small.
+    assert plan.privacy.mu == pytest.approx(
+        sqrt(2 * rho), rel=1e-9 if noise == "gaussian" else 0.01
+    )
+    assert plan.privacy.mu >= sqrt(brute_cost(plan))
 
 
+@pytest.mark.parametrize("noise", ["discrete", "gaussian"])
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 3.0])
-def test_gdp(workload: nz.Workload, mu: float) -> None:
-    plan = nz.plan(workload, budget=nz.GDP(mu), noise="gaussian")
+def test_gdp(workload: nz.Workload, mu: float, noise: str) -> None:
+    plan = nz.plan(workload, budget=nz.GDP(mu), noise=noise)
     assert sqrt(brute_cost(plan)) <= plan.privacy.mu <= mu
-    assert plan.privacy.mu == pytest.approx(mu, rel=1e-9)
+    assert plan.privacy.mu == pytest.approx(mu, rel=1e-9 if noise == "gaussian" else 1e-3)
 
 
 @pytest.mark.parametrize(

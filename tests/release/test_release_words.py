@@ -24,22 +24,27 @@ NEGATIVE_ZERO = re.compile(r"(?<![\w.])[-−]0(\.0*)?(?![\d.])")
 
 
 def test_a_budget_is_shown_in_its_own_currency() -> None:
-    plan = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.ApproxDP(1.0, 1e-6))
+    plan = nz.plan(
+        nz.Workload.marginals(SCHEMA, k=1),
+        budget=nz.ApproxDP(1.0, 1e-6),
+        noise="discrete Gaussian",
+    )
     assert plan.budget == nz.ApproxDP(1.0, 1e-6)
-    assert "  privacy     within ε = 1 at δ = 1e-06, as asked:\n              ρ = 0.02" in str(plan)
+    assert "  privacy     within ε = 1 at δ = 1e-06, as decided:\n              ρ = 0.02" in str(
+        plan
+    )
     release = str(plan.release(COUNTS, seed=1))
-    assert ", within ε = 1 at δ = 1e-06, as asked, spent once\n" in release
-    # The δ that is shown anyway needs no second line.
-    usual = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.ApproxDP(1.0, 1e-9))
-    assert "as asked" not in str(usual)
-    assert "ε = 1 at δ = 1e-9" in str(usual)
+    assert "  privacy  within ε = 1 at δ = 1e-06, as decided (zCDP: ρ = 0.02" in release
+    assert "), spent once\n" in release
+    pure = str(nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.ApproxDP(1.0, 1e-9)))
+    assert "within ε = 1 at δ = 1e-09, as decided:\n              ε = 1 (pure DP)" in pure
 
 
 @pytest.mark.parametrize("budget", [nz.zCDP(0.5), nz.PureDP(1.0)])
 def test_a_budget_that_is_shown_anyway_is_shown_once(budget: nz.zCDP | nz.PureDP) -> None:
     plan = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=budget)
     assert plan.budget == budget
-    assert "as asked" not in str(plan)
+    assert "as decided" not in str(plan)
 
 
 def test_a_person_has_the_budget() -> None:

@@ -258,7 +258,8 @@ def test_measurements_made_elsewhere() -> None:
 
 
 def test_pure_privacy_is_scaled_by_the_square() -> None:
-    scaled = scaled_guarantee(nz.Guarantee.pure(0.5), 4.0)
+    workload = nz.Workload.marginals(SCHEMA, k=1)
+    scaled = scaled_guarantee(nz.plan(workload, budget=nz.PureDP(0.5)), 4.0)
     assert scaled.epsilon(1e-9) == pytest.approx(1.0)
     assert scaled.rho == pytest.approx(4 * nz.Guarantee.pure(0.5).rho)
 

@@ -217,7 +217,7 @@ def test_the_certificate(tmp_path: Path) -> None:
     privacy = release.plan.privacy
     assert content["privacy"]["rho"] == privacy.rho <= 0.5
     assert content["privacy"]["neighbours"] == "add-remove"
-    assert content["privacy"]["mu"] is None  # discrete noise is not known to be GDP
+    assert content["privacy"]["mu"] == privacy.mu
     assert all(eps == privacy.epsilon(delta) for delta, eps in content["privacy"]["epsilon"])
     assert content["software"]["noiseplan"] == nz.__version__
     assert content["plan_sha256"] == plan_hash(release.plan)

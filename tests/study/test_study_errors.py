@@ -254,7 +254,7 @@ def test_broken_studies_are_explained(case: Broken, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ("zcdp = 0.5", "gdp = 1.0", 26, ("GDP(mu=1)", "discrete")),
+        ("zcdp = 0.5", "gdp = 1e5", 26, ("hardly any noise", "smaller budget")),
         (
             'tables = ["ages by sex"]',
             'tables = ["age, sex, level, county"]',

@@ -193,6 +193,15 @@ def test_budgets(tmp_path: Path, written: str, budget: object) -> None:
     assert study(tmp_path, f"{SCHEMA}{K1}[budget]\n{written}\n").budget == budget
 
 
+@pytest.mark.parametrize("noise", ["discrete Gaussian", "discrete Laplace"])
+def test_the_noise_of_a_pair_is_chosen_by_name(tmp_path: Path, noise: str) -> None:
+    pair = "[budget]\napprox_dp = { epsilon = 1, delta = 1e-9 }\n"
+    plan = study(tmp_path, f'{SCHEMA}{K1}{pair}[plan]\nnoise = "{noise}"\n').plan()
+    assert (plan.privacy.law == "pure") == (noise == "discrete Laplace")
+    assert plan.privacy.within(nz.ApproxDP(1.0, 1e-9))
+    assert study(tmp_path, f"{SCHEMA}{K1}[budget]\ngdp = 0.2\n").plan().privacy.mu <= 0.2
+
+
 @pytest.mark.parametrize(
     ("written", "variance"),
     [

@@ -25,7 +25,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.symmetry import find_roles
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design, prepare
-from noiseplan.privacy import Guarantee
+from noiseplan.privacy import ApproxDP, Guarantee
 from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Workload
 from noiseplan.queries.columns import QueryColumns, joined, merged
@@ -150,6 +150,12 @@ def require_alike(plan: Plan, other: Plan) -> None:
         raise PlanError(
             "a plan that was read from a folder is there to answer queries, and never measured "
             "with: plan again, nz.plan(release.plan.workload, …)"
+        )
+    if plan.privacy.pure_epsilon is not None and isinstance(plan.budget, ApproxDP):
+        raise PlanError(
+            "the plan has Laplace noise, and looking first is free with Gaussian noise only, "
+            "where two measurements add up to one: plan with "
+            + setting("noise", "discrete Gaussian")
         )
     if plan.privacy.pure_epsilon is not None:
         rho = f"{plan.privacy.pure_epsilon**2 / 2:.4g}"

@@ -83,7 +83,7 @@ def checked(folder: Path, as_json: bool) -> None:
     """Check a folder as a whole, and say what was found."""
     from noiseplan.storage.certificate import privacy_json
     from noiseplan.storage.folder_check import check_folder
-    from noiseplan.words.privacy import cost_words
+    from noiseplan.words.privacy import cost_words, decided_words
 
     require_release_folder(folder)
     try:
@@ -109,7 +109,9 @@ def checked(folder: Path, as_json: bool) -> None:
             say(f"  tables  {numbers} of CSV files computed anew from the measurements: the same")
         if found.tables.unknown:
             say(f"          not compared, of unknown questions: {listed(found.tables.unknown)}")
-        say(f"  cost    {cost_words(plan.privacy)}{anew}")
+        pair = decided_words(plan)
+        first = f"{pair}:\n          " if pair else ""
+        say(f"  cost    {first}{cost_words(plan.privacy)}{anew}")
         say(f"  noise   {found.release.brand}")
         say(f"  ledger  {found.release.recorded or 'not recorded in a ledger'}")
         if found.beside:

@@ -17,6 +17,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import for_person, require_sizes
 from noiseplan.noise.law import Drawn, Noise, Sampler
 from noiseplan.privacy import Guarantee, Neighbours
+from noiseplan.privacy.conversions import lattice_loss
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -172,7 +173,7 @@ class Mechanism(ABC):
         Sums of integers stay exact, and what is divided is noisy already. Every way to data leads
         through here.
         """
-        k = 1 if self.data_aware else self.noise.exact
+        k = 1 if self.data_aware else self.noise.exact  # partitions count on integers
         if k <= 1:
             return self.measure(marginals, sample, progress)
 
@@ -191,11 +192,16 @@ class Mechanism(ABC):
         return for_person([self], neighbours, max_rows)
 
     @property
+    def least_steps(self) -> float:
+        """Return the least σ² of all that is measured, in squared steps of its lattice."""
+        return min([self.noise.least_steps, *(each.least_steps for each in self.inner)])
+
+    @property
     def lattice_loss(self) -> float:
         """Return how many times 2ρ its μ² is at most; infinite where no μ is known."""
         if self.data_aware:  # its choice from the data costs something too
             return math.inf
-        return max([self.noise.lattice_loss, *(each.lattice_loss for each in self.inner)])
+        return lattice_loss(self.least_steps)
 
     @abstractmethod
     def record_cost(self, neighbours: Neighbours) -> float:

@@ -32,7 +32,6 @@ from noiseplan.noise.moments import (
 from noiseplan.noise.randomness import Source
 from noiseplan.noise.wide_integers import WideIntegers, joined, wide
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
-from noiseplan.privacy.conversions import lattice_loss
 from noiseplan.privacy.rounding import product_down
 
 if TYPE_CHECKING:
@@ -268,14 +267,15 @@ class Noise:
         return self.size if self.law == "gaussian" else np.asarray(2.0 * self.size**2)
 
     @property
-    def lattice_loss(self) -> float:
-        """Return how many times 2ρ its μ² is at most; infinite where no μ is known."""
+    def least_steps(self) -> float:
+        """Return the least σ² in squared steps of its lattice; infinite for continuous noise.
+
+        0 for Laplace noise, of which no μ follows by its σ².
+        """
         sizes = self.size[self.size > 0]
-        if self.law == "laplace":  # its μ² is that of pure DP
-            return math.inf
-        if not self.exact or not len(sizes):
-            return 1.0
-        return lattice_loss(float(sizes.min()) * self.exact**2)
+        if self.law == "laplace":
+            return 0.0
+        return float(sizes.min()) * self.exact**2 if self.exact and len(sizes) else math.inf
 
     def finer(self) -> int:
         """Return the least power of two k for which noise on multiples of 1/k is fine enough."""

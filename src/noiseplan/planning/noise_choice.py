@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import NoiseplanError
+from noiseplan.errors import BudgetError, NoiseplanError
 from noiseplan.mechanisms.cost import with_mu2
+from noiseplan.noise.law import FINEST
 from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.problem import Problem
@@ -60,13 +61,30 @@ def by_exact_curve(problem: Problem, solve: Solve) -> Candidate:
     limit, found = problem.budget, solve(problem)
     if not problem.integer or not isinstance(limit, ApproxDP | GDP):
         return found
-    if not with_mu2(found.privacy, [found.mechanism]).within(limit):
-        mechanism = found.mechanism.on_lattice(found.mechanism.noise.finer())
-        found = replace(found, mechanism=mechanism, figures=RowFigures(problem.design, mechanism))
-    if not problem.faint or isinstance(limit, GDP):
-        return found
+    fine = _fine_enough(problem, found)
+    if isinstance(limit, GDP):
+        if fine is None:
+            raise BudgetError(
+                f"{limit} leaves hardly any noise, too little for noise on multiples of "
+                f"1/{FINEST} to be as private as continuous noise: take a smaller budget"
+            )
+        return fine
+    if fine is not None and not problem.faint:
+        return fine
     coarse = solve(replace(problem, budget=zCDP(limit.zcdp_rho())))
-    return min(found, coarse, key=lambda each: _value(problem, each))
+    return coarse if fine is None else min(fine, coarse, key=lambda each: _value(problem, each))
+
+
+def _fine_enough(problem: Problem, found: Candidate) -> Candidate | None:
+    """Return the candidate with noise on as fine a lattice as needed; None where none is."""
+    assert problem.budget is not None
+    if with_mu2(found.privacy, [found.mechanism]).within(problem.budget):
+        return found
+    finer = found.mechanism.noise.finer()
+    if finer > FINEST:
+        return None
+    mechanism = found.mechanism.on_lattice(finer)
+    return replace(found, mechanism=mechanism, figures=RowFigures(problem.design, mechanism))
 
 
 def _laplace(pure: Problem, solve: Solve, most: float) -> Candidate | None:

@@ -27,7 +27,7 @@ from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.pure_bounds import SharedTables, lower_bounds
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.planning.workload_types import Design
-from noiseplan.privacy import Budget, Guarantee
+from noiseplan.privacy import ApproxDP, Budget, Guarantee
 from noiseplan.privacy.people import PERSON, checked_unit
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
@@ -86,7 +86,7 @@ class Plan:
     optimality: Optimality
     seconds: float
     max_rows: int = 1  # records of one person that `privacy` is the price of
-    budget: Budget | None = None  # what was asked for, in its own currency; not saved
+    budget: Budget | None = None  # what was asked for, in its own currency; (ε, δ) is saved
     loaded: bool = False  # read from a folder, so that its noise and cost are hearsay
     considered: Considered = ()  # planners and why each was taken or not; not saved
     unit: str = PERSON  # whose records they are, in words: a person, a household
@@ -388,6 +388,12 @@ class Plan:
         """
         continued: Continuation = through("plan.given")(self, release)
         return continued
+
+
+def decided(plan: Plan) -> ApproxDP | None:
+    """Return the (ε, δ) that was decided for a plan, where it is within that."""
+    budget = plan.budget
+    return budget if isinstance(budget, ApproxDP) and plan.privacy.within(budget) else None
 
 
 def total_is_exact(plan: Plan) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,11 +11,18 @@ import numpy as np
 from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import budget_chart
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTA
+from noiseplan.privacy.conversions import lattice_loss
+from noiseplan.privacy.guarantee import SHOWN_DELTA
 from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.words.plan import largest_text
 from noiseplan.words.printed import telling
-from noiseplan.words.privacy import cost_words, currencies, promise
+from noiseplan.words.privacy import (
+    conversion_words,
+    cost_words,
+    currencies,
+    decided_words,
+    promise,
+)
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -57,7 +65,7 @@ def _rows(plan: Plan, errors: list[float], called: str) -> list[list[str]]:
     worst = float(np.sqrt(np.max(plan.type_worst)))
     rows = []
     for times, error in zip(TIMES, errors, strict=True):
-        scaled = scaled_guarantee(plan.privacy, times)
+        scaled = scaled_guarantee(plan, times)
         rows.append(
             [
                 called if times == 1 else f"{_times(times)} ×",
@@ -70,20 +78,30 @@ def _rows(plan: Plan, errors: list[float], called: str) -> list[list[str]]:
     return rows
 
 
-def scaled_guarantee(guarantee: Guarantee, times: float) -> Guarantee:
-    """The guarantee at so many times ρ; pure privacy has ρ = ε²/2."""
-    return guarantee.at(product_up(guarantee.amount, times ** (guarantee.power / 2)))
+def scaled_guarantee(plan: Plan, times: float) -> Guarantee:
+    """The guarantee at so many times ρ; pure privacy has ρ = ε²/2.
+
+    The μ of whole numbers is that of noise which is so much less.
+    """
+    guarantee = plan.privacy
+    scaled = guarantee.at(product_up(guarantee.amount, times ** (guarantee.power / 2)))
+    if guarantee.law != "zcdp" or guarantee.mu2 is None:
+        return scaled
+    loss = lattice_loss(plan.mechanism.least_steps / times)
+    return replace(scaled, mu2=product_up(scaled.pcost, loss) if math.isfinite(loss) else None)
 
 
 def _times(times: float) -> str:
     return {0.25: "¼", 0.5: "½"}.get(times, f"{times:g}")
 
 
-def promise_box(guarantee: Guarantee, protected: str, unit: str, *more: object) -> Markup:
+def promise_box(plan: Plan, protected: str, *more: object) -> Markup:
     """The promise in a few sentences, and its cost; `protected` as a certificate states it."""
-    first, *others = promise(guarantee, "record" if protected == UNIT else unit)
+    guarantee, pair = plan.privacy, decided_words(plan)
+    first, *others = promise(guarantee, "record" if protected == UNIT else plan.unit)
     cost = element("p", element("strong", "Cost: "), cost_words(guarantee), ".", class_="small")
-    lines = [element("p", first, class_="lead"), *(element("p", words) for words in others)]
+    said = [element("p", element("strong", f"{pair[0].upper()}{pair[1:]}."))] if pair else []
+    lines = [*said, element("p", first, class_="lead"), *(element("p", words) for words in others)]
     return element("div", *lines, cost, *more, class_="box promise")
 
 
@@ -103,7 +121,7 @@ def privacy_in_detail(guarantee: Guarantee, facts: dict[str, str]) -> Markup:
         return cards
     columns = [Column("currency"), Column("cost, rounded up"), Column("note", spare=True)]
     priced = table("The same promise in every currency", columns, rows)
-    how = element("p", f"ε by {CONVERSION[guarantee.law]}.", class_="muted")
+    how = element("p", f"ε by {conversion_words(guarantee)}.", class_="muted")
     return joined([cards, priced, how])
 
 

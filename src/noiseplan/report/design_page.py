@@ -121,7 +121,7 @@ def _promised(plan: Plan) -> Markup:
     ]
     differ = neighbours_words(plan)
     scope = element("p", f"Neighbouring sets of data {differ}.", class_="small")
-    return joined([promise_box(plan.privacy, _protected(plan), plan.unit, scope), *warnings])
+    return joined([promise_box(plan, _protected(plan), scope), *warnings])
 
 
 def _protected(plan: Plan) -> str:

@@ -99,7 +99,7 @@ def _header(release: Release, certificate: Mapping[str, Any], heading: str) -> M
         element("p", release.purpose, class_="lead") if release.purpose else "",
         element("p", f"{size}, made {made}.", class_="muted"),
         element("p", f"{warning[0].upper()}{warning[1:]}.", class_="warning") if warning else "",
-        promise_box(plan.privacy, str(certificate["privacy"]["unit"]), plan.unit),
+        promise_box(plan, str(certificate["privacy"]["unit"])),
     ]  # fmt: skip
     return joined(parts)
 

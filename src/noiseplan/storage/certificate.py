@@ -15,14 +15,17 @@ from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.agreement import cautions
+from noiseplan.mechanisms.cost import with_mu2
 from noiseplan.planning.certify import bound_takes_long, usual_certificate
-from noiseplan.planning.plan import Plan
-from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
+from noiseplan.planning.plan import Plan, decided
+from noiseplan.privacy import ApproxDP
+from noiseplan.privacy.guarantee import SHOWN_DELTAS, Guarantee, asked_for, known_mu
 from noiseplan.privacy.people import PERSON
-from noiseplan.privacy.rounding import text_up
+from noiseplan.privacy.rounding import text_down, text_up
 from noiseplan.release.provenance import Drawn, Provenance
 from noiseplan.release.release import Release
 from noiseplan.storage.files import hash_of
+from noiseplan.words.privacy import conversion_words
 
 FORMAT = 1
 UNIT = "one record"
@@ -62,7 +65,7 @@ def facts(release: Release, kind: str, plan_hash: str) -> Json:
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "privacy": privacy_json(plan.privacy, plan.max_rows, release.choice is not None, plan.unit),
+        "privacy": promised_json(plan, release.choice is not None),
         "noise": release.provenance.brand,
         "simulation": not release.provenance.private,
         "ledger": release.provenance.recorded,
@@ -102,6 +105,35 @@ def _text(content: Mapping[str, Any], name: str) -> str:
     return text
 
 
+def promised_json(plan: Plan, chosen: bool = False) -> Json:
+    """Return the promise of a plan: what was decided, the cost, and what that follows from."""
+    pair = decided(plan)
+    told = {} if pair is None else {"decided": {"epsilon": pair.epsilon, "delta": pair.delta}}
+    promised = privacy_json(plan.privacy, plan.max_rows, chosen, plan.unit)
+    return told | promised | _curve_json(plan)
+
+
+def _curve_json(plan: Plan) -> Json:
+    """Return what the μ of discrete Gaussian noise follows from: μ² = lattice loss times 2ρ."""
+    privacy, mechanism = plan.privacy, plan.mechanism
+    if privacy.law != "zcdp" or privacy.mu2 is None or mechanism.data_aware:
+        return {}
+    if (
+        not math.isfinite(mechanism.least_steps)
+        or with_mu2(privacy, [mechanism]).mu2 != privacy.mu2
+    ):
+        return {}
+    return {
+        "curve": {
+            "two_rho": privacy.pcost,
+            "least_variance": mechanism.least_steps,
+            "steps": max(1, int(mechanism.noise.exact)),
+            "lattice_loss": mechanism.lattice_loss,
+            "mu2": privacy.mu2,
+        }
+    }
+
+
 def privacy_json(
     guarantee: Guarantee, max_rows: int = 1, chosen: bool = False, unit: str = PERSON
 ) -> Json:
@@ -115,7 +147,7 @@ def privacy_json(
         "unit": _unit(max_rows, unit) if owned else UNIT,
         "neighbours": guarantee.neighbours,
         "known": known,
-        "accounting": CONVERSION[guarantee.law],
+        "accounting": conversion_words(guarantee),
     }
     if known:
         result |= {
@@ -129,7 +161,7 @@ def privacy_json(
 
 def planned_privacy(plan: Plan) -> Json:
     """The same of a plan."""
-    return privacy_json(plan.privacy, plan.max_rows, unit=plan.unit)
+    return promised_json(plan)
 
 
 def _unit(max_rows: int, unit: str) -> str:
@@ -161,7 +193,12 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
     if content["privacy"]["known"]:
         unit = content["privacy"]["unit"]
         guarantee = replace(release.plan.privacy, whose=None if unit == UNIT else release.plan.unit)
-        promise = [f"What is protected: {unit}.", *guarantee.describe().splitlines()]
+        promise = [
+            *_decided_lines(content["privacy"]),
+            f"What is protected: {unit}.",
+            *guarantee.describe().splitlines(),
+            *_curve_lines(content["privacy"]),
+        ]
     else:
         title = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]
@@ -187,6 +224,28 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
         "Hashes of all files are in SHA256SUMS: sha256sum --check SHA256SUMS",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _decided_lines(privacy: Json) -> list[str]:
+    """Return the (ε, δ) that was decided, where that was the budget."""
+    pair = privacy.get("decided")
+    if pair is None:
+        return []
+    said = asked_for(ApproxDP(pair["epsilon"], pair["delta"]))
+    return [f"{said[0].upper()}{said[1:]}."]
+
+
+def _curve_lines(privacy: Json) -> list[str]:
+    """Return how μ² follows from 2ρ, for those who compute it anew."""
+    curve = privacy.get("curve")
+    if curve is None:
+        return []
+    mu2, two_rho, loss = (text_up(curve[name], 10) for name in ("mu2", "two_rho", "lattice_loss"))
+    squares = "" if curve["steps"] == 1 else f" in squares of the step, 1/{curve['steps']}"
+    return [
+        f"Exact curve: μ² = {mu2}, which is 2ρ = {two_rho} times {loss}, since the least σ² is "
+        f"{text_down(curve['least_variance'], 10)}{squares}; docs/secure-noise.md computes it.",
+    ]
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from noiseplan.queries import Query
 from noiseplan.queries.questions import ask_query
 from noiseplan.release.answers import Answer, renamed
 from noiseplan.release.release import Release
-from noiseplan.storage.certificate import UNIT, privacy_json
+from noiseplan.storage.certificate import UNIT, promised_json
 from noiseplan.storage.files import file_hash, read_json
 from noiseplan.storage.folder import CERTIFICATE, SUMS, load, stated_hashes
 from noiseplan.storage.plans import COMBINED, GIVEN
@@ -110,13 +110,15 @@ def _recomputed(plan: Plan) -> Guarantee | None:
     return mechanism.cost(plan.privacy.neighbours, plan.max_rows)
 
 
-PROMISED: Final = ("unit", "neighbours", "known", "rho", "mu", "pure_epsilon", "epsilon")
+PROMISED: Final = (
+    "decided", "unit", "neighbours", "known", "rho", "mu", "pure_epsilon", "epsilon", "curve"
+)  # fmt: skip
 
 
 def _require_stated(release: Release, content: Mapping[str, Any], folder: str) -> None:
     """Refuse a certificate whose promise is not that of the plan."""
     plan = release.plan
-    expected = privacy_json(plan.privacy, plan.max_rows, release.choice is not None, plan.unit)
+    expected = promised_json(plan, release.choice is not None)
     stated = content["privacy"]
     if plan.max_rows == 1 and release.choice is None and stated.get("unit") == UNIT:
         expected["unit"] = UNIT  # as earlier versions said of counts, and less than is promised
@@ -135,6 +137,10 @@ def _same(stated: object, expected: object) -> bool:
     if isinstance(stated, list) and isinstance(expected, list):
         pairs = zip(stated, expected, strict=False)
         return len(stated) == len(expected) and all(_same(a, b) for a, b in pairs)
+    if isinstance(stated, dict) and isinstance(expected, dict):
+        return stated.keys() == expected.keys() and all(
+            _same(stated[name], expected[name]) for name in expected
+        )
     if isinstance(stated, float) and isinstance(expected, float):
         return math.isclose(stated, expected, rel_tol=ROUNDING)
     return stated == expected

@@ -35,10 +35,10 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
-from noiseplan.planning.plan import Plan
+from noiseplan.planning.plan import Plan, decided
 from noiseplan.planning.workload_errors import LoadedFigures
 from noiseplan.planning.workload_types import prepare
-from noiseplan.privacy import Guarantee
+from noiseplan.privacy import ApproxDP, Guarantee
 from noiseplan.privacy.people import PERSON, record_price
 from noiseplan.queries import Workload
 from noiseplan.queries.workload_files import read_workload, write_workload
@@ -71,6 +71,9 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
         "noise": plan.noise,
         "rounding_loss": plan.rounding_loss,
     }
+    pair = decided(plan)
+    if pair is not None:
+        content["decided"] = [repr(pair.epsilon), repr(pair.delta)]
     if plan.max_rows > 1:
         content["max_rows"] = plan.max_rows
     if plan.unit != PERSON or (plan.owned and plan.max_rows == 1):  # several are always somebody's
@@ -120,6 +123,10 @@ def read_plan(
         _one_for_each(arrays, name, workload) if name in arrays else None
         for name in ("targets", "kinds")
     )
+    pair = content.get("decided")
+    budget = None if pair is None else ApproxDP(*map(float, pair))
+    if budget is not None and not guarantee.within(budget):
+        raise StorageError(f"the plan is said to be within {budget}, and its cost is above that")
     plan = Plan(
         workload=workload,
         mechanism=mechanism,
@@ -132,6 +139,7 @@ def read_plan(
         figures=LoadedFigures(workload, mechanism, kinds if targets is None else 1.0 / targets),
         optimality=optimality,
         max_rows=max_rows,
+        budget=budget,
         loaded=True,
         seconds=0.0,
     )

@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 
 from noiseplan.errors import BudgetError
-from noiseplan.noise.law import SIMULATED
+from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, PureDP, zCDP
 from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS, known_mu
-from noiseplan.privacy.rounding import product_up
+from noiseplan.privacy.rounding import product_up, text_of
 from noiseplan.studio.toml_text import from_json
 from noiseplan.study import Study
-from noiseplan.words.privacy import currencies, promise, success_bound
+from noiseplan.words.privacy import Currency, currencies, promise, success_bound
 
 # Where a slider begins and ends, in its own currency.
 RANGES: Final = {"zcdp": (1e-4, 10.0), "gdp": (0.01, 5.0), "approx_dp": (0.05, 20.0)}
@@ -26,21 +26,58 @@ STOPS: Final = 60
 RECORD: Final = "record"
 
 
+# What is told in other currencies where either noise may be taken.
+LATER: Final = Currency("others", "once it is planned", "they depend on the noise that is taken")
+
+
 def promised(budget: Budget, noise: str | None, neighbours: Neighbours) -> Guarantee:
-    """The most that a plan within a budget may cost, with the noise that it will have."""
-    if isinstance(budget, PureDP):
+    """The most that a plan within a budget may cost, with the noise that it will have.
+
+    Where either noise may be taken, with Gaussian noise.
+    """
+    laplace = noise in NAMED and NAMED[noise].law == "laplace"
+    if isinstance(budget, PureDP) or (isinstance(budget, ApproxDP) and laplace):
         return Guarantee.pure(budget.epsilon, neighbours)
     if noise in SIMULATED:
         return Guarantee(budget.gaussian_pcost(), "gaussian", neighbours)
-    return Guarantee(product_up(2.0, budget.zcdp_rho()), "zcdp", neighbours)
+    if isinstance(budget, zCDP):
+        return Guarantee(product_up(2.0, budget.rho), "zcdp", neighbours)
+    return Guarantee(budget.gaussian_pcost(), "zcdp", neighbours, mu2=budget.gaussian_pcost())
+
+
+def weakest(budget: Budget, noise: str | None, neighbours: Neighbours) -> Guarantee:
+    """Return the promise that finds somebody most often, of those that a plan may have."""
+    guarantee = promised(budget, noise, neighbours)
+    if not isinstance(budget, ApproxDP) or not either_noise(budget, noise):
+        return guarantee
+    return max(guarantee, Guarantee.pure(budget.epsilon, neighbours), key=success_bound)
+
+
+def either_noise(budget: Budget, noise: str | None) -> bool:
+    """Return whether planning decides between Gaussian and Laplace noise."""
+    return isinstance(budget, ApproxDP) and noise in (None, "discrete")
 
 
 def study_privacy(study: Study) -> dict[str, Any] | None:
     """What the budget of a study promises; nothing where targets or at_most decide the cost."""
     if study.budget is None:
         return None
-    guarantee = promised(study.budget, study.settings.noise, study.neighbours)
-    return privacy_view(guarantee, unit_of(study), study.budget)
+    return budget_view(study.budget, study.settings.noise, study.neighbours, unit_of(study))
+
+
+def budget_view(
+    budget: Budget, noise: str | None, neighbours: Neighbours, unit: str
+) -> dict[str, Any]:
+    """Return what a budget promises before it is planned with, for the page."""
+    view = privacy_view(promised(budget, noise, neighbours), unit, budget)
+    if not either_noise(budget, noise):
+        return view
+    weaker = weakest(budget, noise, neighbours)
+    return view | {
+        "sentences": promise(weaker, unit),
+        "success": of_hundred(weaker),
+        "currencies": [view["currencies"][0], LATER.__dict__],
+    }
 
 
 def unit_of(study: Study) -> str:
@@ -64,9 +101,18 @@ def privacy_view(
         ],
         "sentences": promise(guarantee, unit),
         "success": of_hundred(guarantee),
-        "currencies": [each.__dict__ for each in currencies(guarantee)],
+        "currencies": [each.__dict__ for each in _decided_first(guarantee, budget)],
         "doubts": doubts(budget or guarantee),
     }
+
+
+def _decided_first(guarantee: Guarantee, budget: Budget | None) -> list[Currency]:
+    """Return the promise in every currency, the (ε, δ) that was decided before all others."""
+    found = currencies(guarantee)
+    if not isinstance(budget, ApproxDP) or not guarantee.within(budget):
+        return found
+    value = f"ε = {text_of(budget.epsilon)} at δ = {text_of(budget.delta)}"
+    return [Currency("approximate DP", value, "as decided"), *found]
 
 
 def of_hundred(guarantee: Guarantee) -> float:
@@ -96,13 +142,12 @@ def privacy_range(currency: str, delta: float | None = None) -> dict[str, Any]:
 
 def _stop(currency: str, amount: float, delta: float | None) -> dict[str, Any]:
     budget = read_amount(currency, amount, delta)
-    noise = "gaussian" if isinstance(budget, GDP) else None
-    guarantee = promised(budget, noise, "add-remove")
+    guarantee = promised(budget, None, "add-remove")
     return {
         "value": amount,
         "rho": guarantee.rho,
         "epsilon": guarantee.epsilon(SHOWN_DELTA if delta is None else delta),
-        "success": of_hundred(guarantee),
+        "success": of_hundred(weakest(budget, None, "add-remove")),
     }
 
 
@@ -119,4 +164,4 @@ def asked_privacy(body: dict[str, Any]) -> dict[str, Any]:
     if body.get("unit") is not None or body.get("max_rows") is not None:
         people = {key: body[key] for key in ("max_rows", "unit") if body.get(key) is not None}
         unit = read_people(Node({"person": "person", **people}, ("people",), document)).unit
-    return privacy_view(promised(budget, settings.noise, settings.neighbours), unit, budget)
+    return budget_view(budget, settings.noise, settings.neighbours, unit)

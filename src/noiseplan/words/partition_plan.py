@@ -13,7 +13,13 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.budgets import Additive
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
-from noiseplan.words.privacy import brief_cost, cost_words, counted_words, neighbours_words
+from noiseplan.words.privacy import (
+    accounted_words,
+    brief_cost,
+    cost_words,
+    counted_words,
+    neighbours_words,
+)
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -116,4 +122,4 @@ def _amount(budget: Additive) -> str:
 
 def noise_words(plan: Plan) -> str:
     """What noise would be drawn."""
-    return "".join(NAMED[plan.noise].words)
+    return "".join(NAMED[plan.noise].words) + accounted_words(plan.privacy)

@@ -29,9 +29,14 @@ from noiseplan.planning.plan import total_is_exact
 from noiseplan.planning.pure_bounds import lower_bounds
 from noiseplan.privacy import ApproxDP
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
-from noiseplan.privacy.guarantee import asked_for
 from noiseplan.texts import counted, duration, error_text, percent, percent_up, shortened
-from noiseplan.words.privacy import cost_words, neighbours_words, words_for
+from noiseplan.words.privacy import (
+    accounted_words,
+    cost_words,
+    decided_words,
+    neighbours_words,
+    words_for,
+)
 
 if TYPE_CHECKING:
     from noiseplan.planning.candidate import Considered
@@ -158,7 +163,7 @@ def named_facts(plan: Plan, read: str = NO_DATA) -> dict[str, str]:
         "neighbours": neighbours_words(plan, exact),
         "error": _error(plan),
         "optimality": optimality_words(plan),
-        **({"considered": considered_words(plan.considered)} if plan.considered else {}),
+        **({"considered": _considered(plan.considered)} if plan.considered else {}),
         "measures": _measures(plan),
         "noise": noise_words(plan),
         **({"later": LATER} if takes_all_epsilon(plan) else {}),
@@ -196,7 +201,7 @@ def aim(plan: Plan) -> str:
 
 
 def _privacy(plan: Plan) -> str:
-    asked, spent = asked_for(plan.budget), cost_words(plan.privacy)
+    asked, spent = decided_words(plan), cost_words(plan.privacy)
     return f"{asked}:\n{BELOW}{spent}" if asked else spent
 
 
@@ -216,6 +221,7 @@ def noise_words(plan: Plan) -> str:
     what, told = NAMED[plan.noise].words
     if plan.noise in SIMULATED:
         return what + told
+    told += accounted_words(plan.privacy)
     loss = percent(max(plan.rounding_loss, 0.0))
     fine = plan.mechanism.noise.exact
     where = "integers" if fine <= 1 else f"multiples of 1/{fine}"
@@ -335,6 +341,11 @@ def _conditions_as_tables(plan: Plan) -> str:
     if not alike or not np.isclose(tables, each[0], rtol=1e-9, atol=0.0).any():
         return ""
     return f", {'each of ' * (len(each) > 1)}{counted(len(each), 'condition')} counting as a table"
+
+
+def _considered(planners: Considered) -> str:
+    """The same as lines: the other noise has its own."""
+    return considered_words(planners).replace("; discrete ", f";\n{BELOW}discrete ")
 
 
 def considered_words(planners: Considered) -> str:

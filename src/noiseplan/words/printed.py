@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
-from noiseplan.privacy.guarantee import asked_for
 from noiseplan.queries import Identity
 from noiseplan.texts import counted
 from noiseplan.words import partition_plan, plan
-from noiseplan.words.privacy import counted_words
+from noiseplan.words.privacy import counted_words, decided_words
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan, TableKind
@@ -179,8 +178,9 @@ def _example(plan: Plan) -> str:
 
 
 def _promise(plan: Plan) -> str:
-    privacy, asked = plan.privacy, asked_for(plan.budget)
+    privacy, asked = plan.privacy, decided_words(plan)
     if not math.isfinite(privacy.pcost):
         return "not known here: the measurements were made elsewhere"
     whose = "as the maker of the tables states it" if plan.noise == "given" else "spent once"
-    return f"{privacy.describe().splitlines()[0]}, {asked + ', ' if asked else ''}{whose}"
+    spent = privacy.describe().splitlines()[0]
+    return f"{asked} ({spent}), {whose}" if asked else f"{spent}, {whose}"

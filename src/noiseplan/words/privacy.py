@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from noiseplan.planning.plan import decided
 from noiseplan.privacy import Guarantee, Law
-from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS, known_mu
+from noiseplan.privacy.guarantee import (
+    CONVERSION,
+    SHOWN_DELTA,
+    SHOWN_DELTAS,
+    asked_for,
+    known_mu,
+)
 from noiseplan.privacy.rounding import text_up
 
 if TYPE_CHECKING:
@@ -25,6 +32,22 @@ def cost_words(guarantee: Guarantee) -> str:
     if not math.isfinite(guarantee.pcost):
         return "not known here: the measurements were made elsewhere"
     return words_for(guarantee).spent(guarantee)
+
+
+def decided_words(plan: Plan) -> str:
+    """Return the (ε, δ) that was decided, in words; nothing where another budget was."""
+    return asked_for(decided(plan))
+
+
+def conversion_words(guarantee: Guarantee) -> str:
+    """Return how ε follows from what is known of the noise."""
+    discrete = guarantee.law == "zcdp" and guarantee.mu2 is not None
+    return CONVERSION["discrete" if discrete else guarantee.law]
+
+
+def accounted_words(guarantee: Guarantee) -> str:
+    """Return by what discrete Gaussian noise is accounted where its exact curve is not known."""
+    return ", accounted by zCDP" if guarantee.law == "zcdp" and guarantee.mu2 is None else ""
 
 
 def brief_cost(guarantee: Guarantee, digits: int = 6) -> str:

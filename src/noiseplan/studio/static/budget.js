@@ -31,7 +31,7 @@ function modes(mode) {
   return [
     ...(mode ? [] : [["", "choose…"]]),
     ["zcdp", "budget: ρ (zero-concentrated)"], ["approx_dp", "budget: ε with δ"], ["pure_dp", "budget: pure ε (Laplace noise)"],
-    ...(mode === "gdp" ? [["gdp", "budget: μ (Gaussian, simulation only)"]] : []),
+    ...(mode === "gdp" ? [["gdp", "budget: μ (Gaussian)"]] : []),
     ["targets", "accuracy first: ± for each table", !some && mode !== "targets"], ["reach", "accuracy first: the average error", !some && mode !== "reach"],
   ];
 }
@@ -89,11 +89,16 @@ function amountFields(currency) {
   const delta = budgetDelta(state.design);
   const amount = state.moving?.value ?? budgetAmount(state.design);
   const input = h("input", { type: "number", min: "0", step: "any", value: String(amount), key: "amount", onchange: (event) => put(currency, Number(event.target.value), delta) });
-  const choice = () => select({ key: "delta", onchange: (event) => put(currency, budgetAmount(state.design), Number(event.target.value)) }, String(delta), deltas(delta));
-  return h("div", { class: "amounts" }, field(NAMES[currency], input), currency === "approx_dp" ? field("δ", choice()) : null);
+  const choice = () => h("input", { type: "number", min: "0", max: "1", step: "any", list: "deltas", value: String(delta), key: "delta", onchange: (event) => putDelta(currency, Number(event.target.value)) });
+  const usual = () => h("datalist", { id: "deltas" }, DELTAS.map((each) => h("option", { value: String(each) })));
+  return h("div", { class: "amounts" }, field(NAMES[currency], input), currency === "approx_dp" ? [field("δ", choice()), usual()] : null);
 }
 
-const deltas = (delta) => [...new Set([...DELTAS, delta])].map((each) => [String(each), each.toExponential()]);
+function putDelta(currency, delta) {
+  if (delta > 0 && delta < 1) return put(currency, budgetAmount(state.design), delta);
+  announce("δ is a number above zero and far below one over the number of people, as 1e-9 is.");
+  return changed();
+}
 
 function rangeInput(currency, delta, stops, amount) {
   const at = nearestStop(stops, amount);
@@ -124,7 +129,9 @@ function promiseBox(mode) {
   if (!privacy) return mode && !CURRENCIES.includes(mode) ? h("p", { class: "empty" }, planning.state === "running" ? "The least budget is being looked for…" : "The least budget is shown once it is found.") : null;
   const success = state.moving?.success ?? privacy.success;
   const unit = privacy.unit ?? (state.design.people ? state.design.people.unit ?? "person" : "record");
+  const first = state.moving ? null : privacy.currencies.find((each) => each.meaning === "as decided");
   return h("div", { class: "promise" },
+    first ? h("p", { id: "decided" }, "Within ", h("b", {}, first.value), ", as decided.") : null,
     h("p", { class: "sentence", id: "sentence" }, `A method with 5 % false alarms finds a ${unit} in at most `, h("b", {}, `${shown(success)} %`), " of cases."),
     meter(success),
     mode && !CURRENCIES.includes(mode) ? h("p", { id: "least" }, "The least budget that does it: ", h("b", {}, privacy.currencies[0].value)) : null,

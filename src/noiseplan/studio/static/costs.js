@@ -77,10 +77,9 @@ export function takeCurrency(design, currency) {
   delete design.targets;
   if (design.plan) {
     delete design.plan.at_most;
-    // A floating-point noise fits one currency only.
-    if (design.plan.noise && design.plan.noise !== "discrete" && currency !== "gdp") delete design.plan.noise;
+    // A noise that was asked for need not go with another currency.
+    if (design.plan.noise && design.plan.noise !== "discrete") delete design.plan.noise;
   }
-  if (currency === "gdp") design.plan = { ...design.plan, noise: "gaussian" };
   if (design.plan && !Object.keys(design.plan).length) delete design.plan;
   setBudget(design, currency, amount, delta);
 }

@@ -233,6 +233,14 @@ class TestFollowing:
         assert ledger.head() == before
         ledger.spend("census", costs[1])
 
+    def test_differences_are_for_as_many_records(self, ledger: Ledger) -> None:
+        """Of three records that one price counts and the other does not, little would be left."""
+        ledger.open_dataset("visits", zCDP(9.0), max_rows=3)
+        first = ledger.spend("visits", discrete(0.9), max_rows=3)
+        with pytest.raises(BudgetError, match="3 records of one person, and what completes it of"):
+            ledger.spend("visits", discrete(0.1), max_rows=1, follows=first)
+        ledger.spend("visits", discrete(0.1), max_rows=3, follows=first)
+
     def test_a_failed_follower_is_one(self, ledger: Ledger) -> None:
         first = ledger.spend("census", discrete(0.1))
         with (

@@ -14,7 +14,7 @@ then on everything adds up by the curve to M = the largest μ² within (ε − E
 μ is known of that release. What happened before multiplies no probability by more than e^E, and
 whatever it showed, the rest is (ε − E, δ)-DP; so both together are (ε, δ)-DP. The rule is never
 chosen again: whoever may take the better of two rules by what a release has shown can spend up to
-1.6 times δ. docs/ledger.md has the proofs.
+1.6 times δ. The proofs: "Discrete noise has the exact curve" in docs/how-it-works.md.
 """
 
 from __future__ import annotations

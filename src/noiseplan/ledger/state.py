@@ -401,6 +401,12 @@ class Books:
                 f"difference, which is known to hold for ρ and μ² and not for pure DP: charge all "
                 f"that the release costs by itself"
             )
+        if act.records != entry.max_rows:
+            raise BudgetError(
+                f"entry {followed} of dataset {act.dataset!r} is the price of {entry.max_rows} "
+                f"records of one person, and what completes it of {act.records}: charge all that "
+                f"the release costs by itself"
+            )
         if followed in self._followed:
             raise AlreadyFollowed(
                 f"entry {followed} of dataset {act.dataset!r} was followed already: what is "

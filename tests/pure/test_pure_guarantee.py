@@ -60,7 +60,9 @@ def test_within_other_budgets() -> None:
     assert spent.within(nz.ApproxDP(1.0, 1e-30))
     assert spent.within(nz.zCDP(0.5))
     assert not spent.within(nz.zCDP(0.49))
-    assert not spent.within(nz.GDP(100.0))  # zCDP implies no GDP
+    # μ = 2Φ⁻¹(e/(1 + e)) = 1.23204
+    assert spent.within(nz.GDP(1.2321))
+    assert not spent.within(nz.GDP(1.232))
     assert not Guarantee(1e-6).within(nz.PureDP(100.0))
 
 

@@ -317,6 +317,10 @@ RELEASES: dict[str, Callable[[], Any]] = {
         PREFIX, budget=nz.GDP(0.8), noise=G, planner="residual"
     ),
     "residual-approx": lambda: planned(ONE, budget=nz.ApproxDP(1.0, 1e-6), noise=D),
+    "decided-halves": lambda: planned(
+        ONE, budget=nz.ApproxDP(1.0, 1e-10), noise="discrete Gaussian", planner="identity"
+    ),
+    "decided-laplace": lambda: planned(ONE, budget=nz.ApproxDP(1.0, 1e-10), noise=D),
     "residual-small-noise": lambda: planned(ONE, budget=nz.zCDP(40.0), noise=D),
     "residual-plus": lambda: planned(PREFIX, budget=ZCDP, noise=D, planner="residual+"),
     "residual-product": lambda: planned(PREFIX, budget=ZCDP, noise=D, planner="product"),

@@ -22,7 +22,7 @@ from benchmarks.walk import Walk, functions, modules, walked  # noqa: E402
 
 PICTURE = ROOT / "docs" / "images" / "walk.svg"
 # What the walk crosses: lower these where it crosses less.
-MOST_FUNCTIONS = 509
+MOST_FUNCTIONS = 510
 MOST_MODULES = 77
 
 PUBLIC, PRIVATE, AFTER = "#2b6cb0", "#b7791f", "#2f855a"

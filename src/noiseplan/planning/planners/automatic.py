@@ -70,7 +70,7 @@ from noiseplan.queries import Custom
 FEW_ROWS: Final = 256
 LOW_RANK_CELLS: Final = 1024
 # Each of so few queries is planned alone in a rough search too, which leaves out what takes long.
-FEW_QUERIES: Final = 12
+FEW_QUERIES: Final = 8
 # From so many cells on, a matrix over one attribute is such a matrix too.
 MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows

@@ -105,8 +105,7 @@ def test_gaussian_plans_are_within_the_budget(name: str, noise: str) -> None:
     assert 0.95 * 2 * RHO <= brute <= 2 * RHO * (1 + 1e-12)
 
 
-@pytest.mark.grid
-@pytest.mark.parametrize("pair", [(1.0, 1e-9), (1.0, 1e-6), (0.1, 1e-9), (0.5, 1e-5)])
+@pytest.mark.parametrize("pair", [(1.0, 1e-6), (0.1, 1e-9)])
 @pytest.mark.parametrize("name", [name for name in PLANNED if NOT_TOTAL not in GAUSSIAN[name]])
 def test_whole_numbers_buy_what_continuous_noise_does(name: str, pair: tuple[float, float]) -> None:
     """(ε, δ) by the exact curve: at most a quarter of a per cent more variance, for any planner."""

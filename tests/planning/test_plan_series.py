@@ -260,7 +260,7 @@ def test_budgets_are_used_and_kept() -> None:
     several = planned(sums(3), max_rows=3, noise="gaussian")
     one = planned(sums(3), noise="gaussian")
     assert several.total_variance == pytest.approx(9 * one.total_variance, rel=1e-6)
-    approximate = planned(sums(3), budget=nz.ApproxDP(1.0, 1e-9))
+    approximate = planned(sums(3), budget=nz.ApproxDP(1.0, 1e-9), noise="discrete Gaussian")
     assert approximate.privacy.epsilon(1e-9) <= 1.0
 
 

@@ -317,6 +317,10 @@ RELEASES: dict[str, Callable[[], Any]] = {
         PREFIX, budget=nz.GDP(0.8), noise=G, planner="residual"
     ),
     "residual-approx": lambda: planned(ONE, budget=nz.ApproxDP(1.0, 1e-6), noise=D),
+    "decided-halves": lambda: planned(
+        ONE, budget=nz.ApproxDP(1.0, 1e-10), noise="discrete Gaussian", planner="identity"
+    ),
+    "decided-laplace": lambda: planned(ONE, budget=nz.ApproxDP(1.0, 1e-10), noise=D),
     "residual-small-noise": lambda: planned(ONE, budget=nz.zCDP(40.0), noise=D),
     "residual-plus": lambda: planned(PREFIX, budget=ZCDP, noise=D, planner="residual+"),
     "residual-product": lambda: planned(PREFIX, budget=ZCDP, noise=D, planner="product"),
@@ -578,7 +582,7 @@ def save_ledger(name: str) -> None:
     ).choose(1)
     persons = nz.plan(ONE, budget=nz.zCDP(0.01), noise=D, max_rows=4)
     persons.release(people(), person="who", ledger=ledger, dataset="visits")
-    failed = ledger.spend("visits", nz.zCDP(0.001), purpose="never made", max_rows=2)
+    failed = ledger.spend("visits", nz.GDP(0.03), purpose="never made", max_rows=2)
     ledger.mark_failed(failed, note="broken off")
     ledger.spend("households", nz.Guarantee(0.01, "gaussian", "replace"), plan_hash="ab" * 32)
     bad = people() | {"age": [99] * 120}

@@ -391,9 +391,14 @@ class Plan:
 
 
 def decided(plan: Plan) -> ApproxDP | None:
-    """Return the (ε, δ) that was decided for a plan, where it is within that."""
+    """Return the (ε, δ) that was decided for a plan, where it is within that.
+
+    Data-aware plans tell what they cost in zCDP, by which they add up.
+    """
     budget = plan.budget
-    return budget if isinstance(budget, ApproxDP) and plan.privacy.within(budget) else None
+    if plan.data_aware or not isinstance(budget, ApproxDP):
+        return None
+    return budget if plan.privacy.within(budget) else None
 
 
 def total_is_exact(plan: Plan) -> bool | None:

@@ -8,7 +8,7 @@ from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, partition_of
 from noiseplan.mechanisms.partition.partition_settings import COMPARED, Comparison
-from noiseplan.noise.law import NAMED
+from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.budgets import Additive
 from noiseplan.privacy.rounding import text_up
@@ -122,4 +122,5 @@ def _amount(budget: Additive) -> str:
 
 def noise_words(plan: Plan) -> str:
     """What noise would be drawn."""
-    return "".join(NAMED[plan.noise].words) + accounted_words(plan.privacy)
+    accounted = "" if plan.noise in SIMULATED else accounted_words(plan.privacy)
+    return "".join(NAMED[plan.noise].words) + accounted

@@ -66,6 +66,8 @@ from noiseplan.queries import Custom
 # Steps towards the optimum cost little where so few rows are asked of no more cells than this.
 FEW_ROWS: Final = 256
 LOW_RANK_CELLS: Final = 1024
+# Each of so few queries is planned alone in a rough search too, which leaves out what takes long.
+FEW_QUERIES: Final = 8
 # From so many cells on, a matrix over one attribute is such a matrix too.
 MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows
@@ -352,6 +354,11 @@ def _each_alone(problem: Problem, best: Candidate) -> Candidate | str | None:
     return each_alone.solve(problem, lambda query: solve(query, OF_ONE_QUERY), hopeless)
 
 
+def _few_alone(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """The same of so few queries that this takes no longer than planning for all of them."""
+    return _each_alone(problem, best) if len(problem.workload) <= FEW_QUERIES else None
+
+
 def _against(
     problem: Problem, best: Candidate, name: str, found: Candidate | str | None
 ) -> Candidate:
@@ -394,7 +401,8 @@ OF_ONE_QUERY: Final[Challengers] = (
     ("own rows", _own_rows),
     ("rows or cells of each table", _each_table),
 )
-ROUGH: Final[Challengers] = (("own rows", _own_rows),)
+# Without searches for matrices, which take seconds.
+ROUGH: Final[Challengers] = (("own rows", _own_rows), ("each query alone", _few_alone))
 CHALLENGERS: Final[Challengers] = (
     (level_plans.LevelPlan.taken, _levels),
     ("optimal", _row_space),

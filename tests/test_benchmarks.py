@@ -177,7 +177,6 @@ DEVELOPERS = [
     "opendp",
     "cryptography",
     "playwright",
-    "altair",
 ]
 
 

@@ -212,6 +212,9 @@ KINDS: dict[str, Callable[[], Any]] = {
         "A title", Along("a", ["x", "y"]), lines([[0, 0]], 0.0), False, []
     ),
     "below zero": lambda: table_picture("A title", Along("a", ["x"]), lines([[-90]]), False, []),
+    "around zero": lambda: table_picture(
+        "A title", Along("a", ["x" * 20, "y"]), lines([[0, 0]] * 7, 0.8), False, []
+    ),
     "errors": lambda: forest_picture([(f"table {i}", 1.0 + i) for i in range(20)], title="A title"),
     "no errors": lambda: forest_picture([("known", 0.0)], title="A title"),
 }
@@ -221,7 +224,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 def test_every_kind_is_valid_and_stays_inside(kind: str) -> None:
     picture = KINDS[kind]()
     root = parsed(picture)
-    assert root.tag == f"{SVG}svg"
+    assert root.tag == f"{SVG}svg" and len(repr(picture)) < 500
     assert "A title" in texts(picture)
     text = picture._repr_svg_()
     loaded = re.findall(r"https?:[^\"]*|url\(|href|@import|<script|<image|nan|inf", text)

@@ -164,7 +164,7 @@ def _mark(row: ForestRow) -> Mark:
 
 
 def _three(value: float) -> str:
-    """Three significant digits, or all of the whole part: 0.0123, 4.5, 1,860."""
+    """Write three significant digits, or all of the whole part: 0.0123, 4.5, 1,860."""
     return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.escaping import visible_name
@@ -100,7 +100,7 @@ def chart(title: str, description: str, drawing: Drawing) -> Markup:
 class Drawing:
     """Axes and marks as SVG, and the room that they take in pixels."""
 
-    content: str
+    content: str = field(repr=False)
     width: float
     height: float
 

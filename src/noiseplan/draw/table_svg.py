@@ -56,7 +56,7 @@ class Line:
     high: Sequence[float]
 
     def percents(self) -> list[float | None]:
-        """Half of each interval in percent of its number; None where that would be 100 or more."""
+        """Return half of each interval in percent of its number; None for 100 or more."""
         cells = zip(self.low, self.value, self.high, strict=True)
         return [
             0.0 if c == a else None if c - a >= 2 * abs(b) else 50 * (c - a) / abs(b)
@@ -79,14 +79,14 @@ class Along:
 
     @classmethod
     def of(cls, name: str, values: Sequence[object], ordered: bool) -> Along:
-        """Labels of an attribute; numbers stand at their place where the order means something."""
+        """Write labels as texts; those of an ordered attribute that are numbers set their place."""
         plain = [float(x) for x in values if isinstance(x, Real)]
         numbers = ordered and len(plain) == len(values)
         return cls(name, [visible_name(str(x)) for x in values], plain if numbers else None)
 
     @property
     def positions(self) -> list[float]:
-        """Where the labels stand: as numbers, or one behind the other."""
+        """Return where the labels stand: as numbers, or one behind the other."""
         return list(map(float, range(len(self.labels)) if self.at is None else self.at))
 
     def kept(self, places: Sequence[int]) -> Along:
@@ -280,7 +280,7 @@ class Plot:
             dots = "".join(f"M{x:.1f} {up.at(b):.1f}h0" for x, _, b, _ in cells)
             parts.append(f'<path class="err s{i}" d="{rules}"/>')
             parts.append(f'<path class="dots s{i}" stroke-width="{size:.1f}" d="{dots}"/>')
-        below, bottom = self._beside(places, steps[-1] - low)
+        below, bottom = self._percents(places, steps[-1] - low)
         for value, text in self.along.ticks(room, self.letter):
             x = across.at(value)
             parts.append(label(x, bottom + 20, text, "end" if x > self.width - 60 else "middle"))
@@ -288,8 +288,8 @@ class Plot:
         parts.append(label(0, ABOVE - 14, f"estimate ({self.unit})", "start"))
         return Drawing("".join([*parts, below]), self.width, bottom + BELOW)
 
-    def _beside(self, places: Sequence[Sequence[float]], span: float) -> tuple[str, float]:
-        """Relative errors below the plot, where intervals are too short; where it then ends."""
+    def _percents(self, places: Sequence[Sequence[float]], span: float) -> tuple[str, float]:
+        """Draw relative errors below the plot if intervals are too short; return where it ends."""
         told = [p for line in self.scaled for p in line.percents() if p]
         ends = [x for line in self.scaled for x in zip(line.low, line.high, strict=True)]
         if not told or median(c - a for a, c in ends if c > a) / 2 >= VISIBLE / self.high * span:
@@ -351,7 +351,7 @@ class Plot:
         return Drawing("".join(parts), self.width, bottom + 6)
 
     def _rule(self, y: float, text: str) -> str:
-        """A line across the plot, with its number to the left."""
+        """Draw a line across the plot, with its number to the left."""
         across = f'<path class="axis" d="M{LEFT} {y:.1f}H{self.width - RIGHT}"/>'
         return across + label(LEFT - 8, y + 5, text, "end")
 
@@ -361,6 +361,8 @@ def _axis(lines: Sequence[Line], most: int = MOST_TICKS) -> tuple[float, list[fl
     low = min(0.0, *(min(*line.low, *line.value) for line in lines))
     high = max(0.0, *(max(*line.high, *line.value) for line in lines))
     steps = ticks(low, high if high > low else low + 1.0, most)
+    if len(steps) < 2:
+        steps = ticks(low, high, MOST_TICKS)
     if steps[-1] < high:
         steps.append(2 * steps[-1] - steps[-2])
     return low, steps

@@ -80,8 +80,8 @@ $(BIN)/python:
 
 # Order-only: the interpreter is a link whose own date says nothing about what is installed.
 $(DEMO_STAMP): pyproject.toml | $(BIN)/python
-	@echo "installing noiseplan[plot,pandas] into $(VENV); the first time takes a minute or two"
-	@$(PIP) --editable '.[plot,pandas]'
+	@echo "installing noiseplan[pandas] into $(VENV); the first time takes a minute or two"
+	@$(PIP) --editable '.[pandas]'
 	@touch $@
 
 $(STUDIO_STAMP): pyproject.toml | $(BIN)/python

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
+from noiseplan.draw.figure import figure, log_axis, write
 
 import noiseplan as nz
 from benchmarks import mixed_workloads
@@ -16,7 +17,6 @@ from benchmarks.domains import synth
 from benchmarks.small_domains import low_rank, several_factors
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief
 from benchmarks.timing import ROOT, cpu_seconds
-from noiseplan.draw.figure import figure, log_axis, write
 from noiseplan.noise.moments import discrete_laplace_variance
 
 S: Final = nz.Schema.from_sizes

@@ -13,7 +13,8 @@ import noiseplan as nz
 from benchmarks.domains import BUDGET
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief
 from benchmarks.timing import ROOT, cpu_seconds, in_own_process, peak_bytes
-from noiseplan.draw.figure import figure, log_axis, write
+from noiseplan.draw.picture import Picture
+from noiseplan.draw.svg import curves
 from noiseplan.planning import limits
 
 MEGABYTES: Final = 2**20
@@ -168,13 +169,14 @@ def grown(values: int) -> dict[str, float]:
 def growth() -> Table:
     """Planning and answering by the number of values, with a picture."""
     rows: list[tuple[Cell, ...]] = []
-    points = []
+    points: dict[str, list[tuple[float, float]]] = {}
     first: dict[str, float] = {}
     for values in GROWTH:
         done = in_own_process("benchmarks.series", "grown", values)
         first = first or done
         times = max(done[what] / first[what] for what in done)
-        points += [{"values": values, "seconds": done[what], "what": what} for what in done]
+        for what, seconds in done.items():
+            points.setdefault(what, []).append((values, seconds))
         rows.append(
             (
                 f"{values:,}",
@@ -196,30 +198,11 @@ def growth() -> Table:
     )
 
 
-def _draw(points: list[dict[str, Any]]) -> None:
-    seconds = [point["seconds"] for point in points]
-    spec = figure("Prefix sums of very many values", ["CPU seconds of one core"]) | {
-        "width": 480,
-        "height": 260,
-        "data": {"values": points},
-        "mark": {"type": "line", "point": True},
-        "encoding": {
-            "x": {
-                "field": "values",
-                "type": "quantitative",
-                "title": "values",
-                **log_axis(GROWTH[0], GROWTH[-1], most=8),
-            },
-            "y": {
-                "field": "seconds",
-                "type": "quantitative",
-                "title": "seconds",
-                **log_axis(min(seconds), max(seconds), most=8),
-            },
-            "color": {"field": "what", "type": "nominal", "title": None},
-        },
-    }
-    write(spec, PICTURE)
+def _draw(points: dict[str, list[tuple[float, float]]]) -> None:
+    """Draw seconds by the number of values: one curve for each kind of work."""
+    drawing = curves(list(points.values()), ("values", "seconds"))
+    title, notes = "Prefix sums of very many values", ["CPU seconds of one core"]
+    Picture(title, notes, drawing, list(points)).save(PICTURE)
 
 
 def by_tens(values: int) -> nz.Workload:

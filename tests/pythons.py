@@ -52,7 +52,7 @@ def prepared(version: str, path: str) -> Path:
     if not python.exists():
         subprocess.run([path, "-m", "venv", str(folder)], check=True)
     install = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    subprocess.run([*install, "--editable", f"{ROOT}[plot,pandas]", *NEEDED], check=True)
+    subprocess.run([*install, "--editable", f"{ROOT}[pandas]", *NEEDED], check=True)
     return python
 
 

@@ -215,7 +215,6 @@ DEVELOPERS = [
     "opendp",
     "cryptography",
     "playwright",
-    "altair",
 ]
 
 

@@ -102,7 +102,7 @@ def test_the_wheel_runs_where_it_is_installed(programs: Path, tmp_path: Path) ->
     assert "<style>" in page  # its style and its script are files of the package
     assert "<script" in page
     assert "workers" in run(programs, tmp_path, "noiseplan", "demo", "--out", "pictures")
-    assert (tmp_path / "pictures" / "age.png").is_file()
+    assert (tmp_path / "pictures" / "age.svg").is_file()
 
 
 def test_the_citation_is_that_of_this_version() -> None:

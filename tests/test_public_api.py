@@ -29,7 +29,6 @@ HEAVY = [
     "polars",
     "pyarrow",
     "duckdb",
-    "altair",
     "scipy.stats",
     "scipy.optimize",
     "narwhals",
@@ -74,7 +73,7 @@ def test_declaring_and_planning_load_no_data_library() -> None:
         "s = nz.Schema.from_sizes({'a': 3, 'b': 2})\n"
         "w = nz.Workload.marginals(s, k=1, factors={'a': nz.Prefix()})\n"
         "str(nz.plan(w, budget=nz.zCDP(0.5)))\n"
-        "heavy = ('pandas', 'polars', 'duckdb', 'altair', 'scipy.stats')\n"
+        "heavy = ('pandas', 'polars', 'duckdb', 'scipy.stats')\n"
         "print([m for m in heavy if m in sys.modules])"
     )
     assert run(code) == "[]"

@@ -77,7 +77,7 @@ def test_the_readme_works_as_it_is_written(clone: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Traceback" not in done.stderr
-    assert (clone / "pictures" / "age.png").is_file()
+    assert (clone / "pictures" / "age.svg").is_file()
     assert (clone / "workers-2004" / "certificate.txt").is_file()
     assert (clone / "out" / "report.html").is_file()
 

@@ -31,7 +31,7 @@ DOORS = {
     "release.describe": "noiseplan.words.printed:release_text",
     "release.valid": "noiseplan.valid.solve_tables:valid_tables",
     "release.microdata": "noiseplan.valid.microdata:make_microdata",
-    "release.plot": "noiseplan.draw.error_bars:table_chart",
+    "release.plot": "noiseplan.draw.table_svg:table_chart",
     "aggregator.valid": "noiseplan.valid.solve_tables:valid_tables",
     "release.ask": "noiseplan.statistics.asking:ask",
     "release.mean": "noiseplan.statistics.ratios:mean",

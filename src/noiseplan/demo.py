@@ -14,14 +14,12 @@ import click
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.arrays import plain_columns
 from noiseplan.console import say
 from noiseplan.counting import Projectable, open_source
 from noiseplan.data import cpssw8_path, cpssw8_schema
-from noiseplan.draw.error_bars import error_bar_spec
-from noiseplan.draw.error_dots import ForestRow, forest_spec
-from noiseplan.draw.figure import write
-from noiseplan.errors import MissingExtraError
+from noiseplan.draw.error_dots import ForestRow, forest_picture
+from noiseplan.draw.picture import Picture
+from noiseplan.draw.table_svg import answer_picture
 from noiseplan.release.answers import Answer
 
 BUDGET = nz.ApproxDP(epsilon=1.0, delta=1e-9)
@@ -38,7 +36,7 @@ TABLES_DRAWN = {"age": "age", "earnings": "hourly earnings in dollars"}
     show_default=True,
     help="Folder for the pictures.",
 )
-@click.option("--format", "kind", type=click.Choice(["png", "svg", "html"]), default="png")
+@click.option("--format", "kind", type=click.Choice(["svg", "html"]), default="svg")
 def main(seed: int | None, out: Path, kind: str) -> None:
     """Plan and release tables of a survey of 61,395 workers."""
     schema = cpssw8_schema()
@@ -185,24 +183,19 @@ def check_intervals(release: nz.Release, source: Projectable) -> str:
 
 
 def draw(release: nz.Release, out: Path, kind: str) -> list[str]:
-    """Write the pictures; say where they are, or what is missing to draw them."""
+    """Write the pictures and return where they are."""
     out.mkdir(parents=True, exist_ok=True)
-    try:
-        pictures = [_draw_table(release, other, out / f"{other}.{kind}") for other in TABLES_DRAWN]
-        errors = forest_spec(list(expected_errors(release.plan)), unit="workers")
-        pictures.append(write(errors, out / f"expected-errors.{kind}"))
-    except MissingExtraError as error:
-        return [f"none: {error}"]
-    return [str(picture) for picture in pictures]
+    pictures = {other: _table_picture(release, other) for other in TABLES_DRAWN}
+    errors = list(expected_errors(release.plan))
+    pictures["expected-errors"] = forest_picture(errors, unit="workers")
+    return [str(each.save(out / f"{name}.{kind}")) for name, each in pictures.items()]
 
 
-def _draw_table(release: nz.Release, attribute: str, path: Path) -> Path:
+def _table_picture(release: nz.Release, attribute: str) -> Picture:
     query = nz.Query(release.plan.workload.schema, ["gender", attribute])
     answer = release.answer(query, level=LEVEL)
-    columns = plain_columns(answer.columns())
     title = f"Workers in the survey, by {TABLES_DRAWN[attribute]} and gender"
-    spec = error_bar_spec(columns, attribute, "gender", title, LEVEL, unit="workers")
-    return write(spec, path)
+    return answer_picture(answer, title, [attribute, "gender"], unit="workers")
 
 
 def expected_errors(plan: nz.Plan) -> Iterator[ForestRow]:

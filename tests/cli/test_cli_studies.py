@@ -750,7 +750,7 @@ def test_planning_loads_nothing_that_reads_data(tmp_path: Path) -> None:
     code = (
         "import sys; from noiseplan.cli import main\n"
         f"main(['plan', {str(example_study('wages'))!r}], standalone_mode=False)\n"
-        "print([m for m in ('duckdb', 'pandas', 'narwhals', 'altair', 'scipy.stats', "
+        "print([m for m in ('duckdb', 'pandas', 'narwhals', 'scipy.stats', "
         "'noiseplan.counting') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,13 +6,12 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-import altair
 import numpy as np
 import pytest
 
 import noiseplan as nz
 from noiseplan.counting import CountTensor
-from noiseplan.draw.figure import ChartError
+from noiseplan.draw.picture import ChartError
 from noiseplan.errors import DataError, PlanError
 
 SCHEMA = nz.Schema.from_sizes({"a": 8, "b": 3})
@@ -116,24 +115,13 @@ def test_tables(library: str, plans: list[nz.Plan]) -> None:
 
 def test_the_picture(plans: list[nz.Plan], tmp_path: Path) -> None:
     comparison = nz.compare({"plain": plans[0], "halved": (plans[0], halved)}, COUNTS, runs=5)
-    chart = comparison.chart()
-    assert isinstance(chart, altair.LayerChart)
-    (values,) = chart.to_dict()["datasets"].values()
-    assert {value["query"] for value in values} == {"all rows", "prefix(a)", "a × b"}
-    assert [v["rmse"] for v in values[:2]] == comparison.columns()["rmse"]
-    assert [value["simulated"] for value in values[:2]] == [False, True]
     drawn = comparison.chart(tmp_path / "picture.svg")
     text = drawn.read_text(encoding="utf-8")
-    assert "halved" in text
+    assert text.count('class="s0 point"') == text.count('class="s1 hollow"') == 3
+    assert all(f">{words}<" in text for words in ("halved", "all rows", "prefix(a)", "a × b"))
     assert "simulated in 5 runs" in text
     with pytest.raises(ChartError, match="8 plans are more than"):
         nz.compare([plans[0]] * 8).chart()
-
-
-def test_errors_far_apart_are_drawn_on_a_logarithmic_axis(plans: list[nz.Plan]) -> None:
-    far = nz.plan(ASKED, budget=nz.zCDP(1e-5), planner="identity")
-    chart = nz.compare([plans[0], far]).chart().to_dict()
-    assert chart["layer"][0]["encoding"]["x"]["scale"]["type"] == "log"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -432,34 +431,3 @@ def test_title_and_purpose_come_from_the_study(tmp_path: Path) -> None:
     assert "The yearly report" in page
     assert "<h1>Other</h1>" in page_of(again, title="Other")
     assert (released().title, released().purpose) == ("", "")
-
-
-# ---------------------------------------------------------------------- notebooks
-
-
-def values(chart: Any) -> list[dict[str, Any]]:
-    """The rows that a chart draws."""
-    (rows,) = chart.to_dict()["datasets"].values()
-    return list(rows)
-
-
-def test_charts_for_notebooks() -> None:
-    altair = pytest.importorskip("altair")
-    release = released()
-    drawn = release.plan.plot()
-    assert isinstance(drawn, altair.TopLevelMixin)
-    names = {row["table"] for row in values(drawn)}
-    assert "age × sex" in {name.partition(" and ")[0] for name in names}
-    cells = values(release.plot("age", "sex", level=0.9))
-    answer = release.answer(nz.Query(SCHEMA, ["age", "sex"]), level=0.9)
-    np.testing.assert_allclose([cell["lower"] for cell in cells], answer.lower)
-    assert len(values(release.plot("age"))) == 12
-    for attributes in ((), ("age", "sex", "x")):
-        with pytest.raises(nz.NoiseplanError, match="one or two attributes"):
-            release.plot(*attributes)
-
-
-def test_charts_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "altair", None)
-    with pytest.raises(nz.NoiseplanError, match=r"noiseplan\[plot\]"):
-        released().plan.plot()

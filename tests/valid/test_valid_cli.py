@@ -71,8 +71,7 @@ def test_what_is_made_of_a_simulation_says_so(seed: int | None, tmp_path: Path) 
     shown = str(release.valid())
     assert ("not for publishing" in shown) == bool(told) and told in shown
     for chart in (release.plot("age"), release.valid().plot("age")):
-        lines = chart.to_dict()["title"]["subtitle"]
-        assert [line for line in lines if "publishing" in line] == ([told] if told else [])
+        assert [line for line in chart.notes if "publishing" in line] == ([told] if told else [])
 
 
 def test_chosen_tables_in_whole_numbers(out: Path) -> None:

@@ -47,7 +47,7 @@ USUAL = ("auto", "identity")
     help="Simulated releases for errors that depend on the data.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="The same figures every time.")
-@click.option("--chart", type=click.Path(path_type=Path), help="Draw them: .svg, .png or .html.")
+@click.option("--chart", type=click.Path(path_type=Path), help="Draw them: .svg or .html.")
 @outside_option
 @json_option
 def command(

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from noiseplan.comparing.error_figures import Errors, Figure
-from noiseplan.draw.error_dots import comparison_spec
-from noiseplan.draw.figure import shown
+from noiseplan.draw.error_dots import comparison_picture
 from noiseplan.draw.notebook import comparison_html
+from noiseplan.draw.picture import shown
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.privacy import Guarantee
@@ -142,15 +142,15 @@ class Comparison:
         return nw.from_dict(self.columns(by), backend=frame_library(frame or "")).to_native()
 
     def plot(self, path: str | PathLike[str] | None = None) -> Any:
-        """The errors side by side, as an Altair chart for a notebook; or drawn to a file.
+        """Draw the errors side by side, as a picture for a notebook or to a file.
 
         Parameters
         ----------
         path
-            A file to write, ending in .svg, .png or .html; its path is returned.
+            A file to write, ending in .svg or .html; its path is returned.
         """
-        spec = comparison_spec(self.columns(), self.columns("query"), self.runs)
-        return shown(spec, path)
+        drawn = comparison_picture(self.columns(), self.columns("query"), self.runs)
+        return shown(drawn, path)
 
     chart = plot  # its former name
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from noiseplan.draw.html import Markup, element, joined
-from noiseplan.privacy.rounding import text_up
+from noiseplan.escaping import visible_name
 
 WIDTH, HEIGHT = 640, 290
 LEFT, RIGHT, TOP, BOTTOM = 76, 12, 34, 56  # room around the plot
@@ -83,12 +83,12 @@ class Scale:
         return self.start + share * (self.stop - self.start)
 
 
-def chart(title: str, description: str, content: str, height: float = HEIGHT) -> Markup:
-    """A picture with a name and a description for those who do not see it."""
-    box = f"0 0 {WIDTH} {height:g}"
+def chart(title: str, description: str, drawing: Drawing) -> Markup:
+    """Put a drawing on a page, with a name and a description for those who do not see it."""
+    box = f"0 0 {drawing.width:g} {drawing.height:g}"
     return element(
         "svg",
-        Markup(content),
+        Markup(drawing.content),
         class_="chart",
         viewBox=box,
         role="img",
@@ -96,24 +96,46 @@ def chart(title: str, description: str, content: str, height: float = HEIGHT) ->
     )
 
 
-def budget_chart(costs: Sequence[float], errors: Sequence[float], here: int) -> Markup:
-    """Error against budget, both on logarithmic axes; the plan's own point stands out."""
-    across = Scale(costs[0], costs[-1], LEFT, WIDTH - RIGHT, log=True)
-    up = Scale(min(errors), max(errors), HEIGHT - BOTTOM, TOP, log=min(errors) > 0)
-    points = [(across.at(c), up.at(e)) for c, e in zip(costs, errors, strict=True)]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    parts = [_frame(), f'<path class="curve" d="{path}"/>']
-    for i, ((x, y), cost, error) in enumerate(zip(points, costs, errors, strict=True)):
-        kind, size = ("here", 7) if i == here else ("s0 point", 4)
-        parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size}"/>')
-        anchor = "start" if i == 0 else "end" if i == len(costs) - 1 else "middle"
-        if i in (0, here, len(costs) - 1):
-            parts.append(label(x, HEIGHT - BOTTOM + 22, text_up(cost, 3), anchor))
-            parts.append(label(LEFT - 8, y + 5, short(error), "end"))
-    parts.append(label(LEFT, TOP - 12, "average error (logarithmic)", "start"))
-    parts.append(label(WIDTH - RIGHT, HEIGHT - 4, "budget ρ (logarithmic)", "end"))
-    words = ", ".join(f"{e:.3g} at ρ = {text_up(c, 3)}" for c, e in zip(costs, errors, strict=True))
-    return chart("Root mean squared error against the privacy budget ρ", words, "".join(parts))
+@dataclass(frozen=True)
+class Drawing:
+    """Axes and marks as SVG, and the room that they take in pixels."""
+
+    content: str = field(repr=False)
+    width: float
+    height: float
+
+
+def curves(
+    lines: Sequence[Sequence[tuple[float, float]]],
+    titles: tuple[str, str],
+    here: tuple[float, float] | None = None,
+) -> Drawing:
+    """Draw curves through points on two logarithmic axes; the point `here` stands out."""
+    xs, ys = ([point[i] for line in lines for point in line] for i in (0, 1))
+    bottom = HEIGHT - BOTTOM
+    along, up = round_numbers(min(xs), max(xs)), round_numbers(min(ys), max(ys))
+    across = Scale(along[0], along[-1], LEFT, WIDTH - RIGHT - 16, log=True)
+    rising = Scale(up[0], up[-1], bottom, TOP, log=True)
+    parts = []
+    for y in thinned(up, 8):
+        parts.append(f'<path class="axis" d="M{LEFT} {rising.at(y):.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(label(LEFT - 8, rising.at(y) + 5, short(y), "end"))
+    for x in thinned(along, 8):
+        parts.append(f'<path class="axis" d="M{across.at(x):.1f} {bottom}v6"/>')
+        parts.append(label(across.at(x), bottom + 24, short(x), "middle"))
+    for i, line in enumerate(lines):
+        points = [(across.at(x), rising.at(y)) for x, y in line]
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        parts.append(f'<path class="curve s{i}" d="{path}"/>')
+        parts += [
+            f'<circle class="s{i} point" cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in points
+        ]
+    if here is not None:
+        x, y = across.at(here[0]), rising.at(here[1])
+        parts.append(f'<circle class="here" cx="{x:.1f}" cy="{y:.1f}" r="7"/>')
+    parts.append(label(0, TOP - 14, f"{titles[1]} (logarithmic)", "start"))
+    parts.append(label(WIDTH - RIGHT, HEIGHT - 6, f"{titles[0]} (logarithmic)", "end"))
+    return Drawing("".join(parts), WIDTH, HEIGHT)
 
 
 def keys(names: Sequence[str]) -> Markup:
@@ -132,14 +154,10 @@ def keys(names: Sequence[str]) -> Markup:
     return element("ul", joined(items), class_="keys", aria_label="colours")
 
 
-def _frame() -> str:
-    base = HEIGHT - BOTTOM
-    return f'<path class="axis" d="M{LEFT} {TOP}V{base}H{WIDTH - RIGHT}"/>'
-
-
-def label(x: float, y: float, words: str, anchor: str) -> str:
-    """Words at a place of a picture; `anchor` says which end of them stands there."""
-    return str(element("text", words, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor))
+def label(x: float, y: float, words: str, anchor: str, kind: str | None = None) -> str:
+    """Write words at a place of a picture; `anchor` says which end of them stands there."""
+    named = visible_name(words)
+    return str(element("text", named, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, class_=kind))
 
 
 def short(value: float, *, plain: bool = False) -> str:
@@ -163,3 +181,20 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     step *= next(m for m in (1, 2, 5, 10) if span / (step * m) <= most)
     first = math.ceil(low / step)
     return [step * i for i in range(first, math.floor(high / step) + 1)]
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Return 1, 2, 5, 10, … from at most `low` to at least `high`: a logarithmic axis."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in (1, 2, 5)]
+    start = max(step for step in steps if step <= low)
+    stop = min(step for step in steps if step >= high and step > start)
+    return [step for step in steps if start <= step <= stop]
+
+
+def thinned(steps: Sequence[float], most: int) -> list[float]:
+    """Return the numbers of a logarithmic axis to be labelled: all, or some powers of ten."""
+    if len(steps) <= most:
+        return list(steps)
+    powers = [step for step in steps if f"{step:.0e}".startswith("1")]
+    return powers[:: -(-len(powers) // most)]

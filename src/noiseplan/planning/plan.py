@@ -300,9 +300,9 @@ class Plan:
         return str(through("plan.describe")(self))
 
     def plot(self, path: str | PathLike[str] | None = None) -> Any:
-        """The expected error of every kind of table, as an Altair chart for a notebook.
+        """Draw the expected error of every kind of table, as a picture for a notebook.
 
-        With a `path` it is drawn to that file (.svg, .png or .html), whose path is returned.
+        With a `path` it is drawn to that file (.svg or .html), whose path is returned.
         """
         return through("plan.plot")(self, path)
 

@@ -319,10 +319,11 @@ class Release(Derived):
         level: float = 0.95,
         path: str | os.PathLike[str] | None = None,
     ) -> Any:
-        """A table of one or two attributes with its intervals, as an Altair chart for a notebook.
+        """Draw a table of one or two attributes with its intervals, as a picture for a notebook.
 
-        The first attribute is laid out along the chart, the second told apart by colour. With a
-        `path` it is drawn to that file (.svg, .png or .html), whose path is returned.
+        The first attribute is laid out along the chart, the second distinguished by colour; the
+        other way round where only the second has too many values for colours. With a `path` it is
+        drawn to that file (.svg or .html), whose path is returned.
         """
         return through("release.plot")(self, *attributes, level=level, path=path)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noiseplan.draw.html import Column, Markup, element, joined, table
-from noiseplan.draw.svg import budget_chart
+from noiseplan.draw.svg import chart, curves
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.conversions import lattice_loss
 from noiseplan.privacy.guarantee import SHOWN_DELTA
@@ -55,10 +55,20 @@ def other_budgets(plan: Plan, called: str = "this release") -> Markup:
     return joined(
         [
             element("p", words),
-            budget_chart(costs, errors, TIMES.index(1.0)),
+            _picture(costs, errors),
             table("Average error against budget", columns, _rows(plan, errors, called)),
         ]
     )
+
+
+def _picture(costs: list[float], errors: list[float]) -> Markup | str:
+    """Error against budget; the plan's own point stands out."""
+    if min(errors) <= 0:  # which a logarithmic axis cannot show
+        return ""
+    points = list(zip(costs, errors, strict=True))
+    words = ", ".join(f"{e:.3g} at ρ = {text_up(c, 3)}" for c, e in points)
+    drawn = curves([points], ("budget ρ", "average error"), points[TIMES.index(1.0)])
+    return chart("Root mean squared error against the privacy budget ρ", words, drawn)
 
 
 def _rows(plan: Plan, errors: list[float], called: str) -> list[list[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from noiseplan.draw.html import Column, Markup, element, joined, region, table
 from noiseplan.draw.svg import interval_bar, short
-from noiseplan.draw.table_svg import Along, Line, table_picture
+from noiseplan.draw.table_svg import FEW, Along, Line, table_markup
 from noiseplan.matrices.base import Array
 from noiseplan.report.table_cells import Axis, Cells, Digits, relative
 
@@ -22,9 +22,7 @@ ALIKE: Final = 1.15
 LONG: Final = 16  # lines from which a table scrolls by itself
 LONG_LIST: Final = 24  # and a list
 PERCENT: Final = "% is ± of the number, – where the interval includes 0"
-# Fewer values along an ordered attribute than this are bars; more than the other crowd a page.
-FEW: Final = 8
-MOST_ALONG: Final = 200
+MOST_ALONG: Final = 200  # values of a chart; more crowd a page
 
 
 class Crossed(NamedTuple):
@@ -242,17 +240,11 @@ def cells_picture(cells: Cells) -> Markup | str:
     names = [f"{turned.axes[1].name}: {x}" for x in turned.axes[1].labels] if across > 1 else [""]
     columns = [x.reshape(len(axis), -1).T.tolist() for x in (turned.low, turned.value, turned.high)]
     lines = [Line(*line) for line in zip(names, *columns, strict=True)]
-    along = Along(axis.name, [str(x) for x in axis.labels], _numbers(axis) if ordered else None)
-    return table_picture(f"{cells.name}, along {axis.name}", along, lines, ordered)
+    along = Along.of(axis.name, axis.labels, ordered)
+    return table_markup(f"{cells.name}, along {axis.name}", along, lines, ordered)
 
 
 def _order(cells: Cells) -> tuple[int, ...]:
     """The attribute along the chart first: an ordered one if there is one, else the longer."""
     rank = [(axis.ordered and len(axis) >= FEW, len(axis)) for axis in cells.axes]
     return tuple(sorted(range(len(rank)), key=lambda i: rank[i], reverse=True))
-
-
-def _numbers(axis: Axis) -> list[float] | None:
-    """The labels as numbers, if all of them are."""
-    plain = [float(x) for x in axis.labels if isinstance(x, int | float)]
-    return plain if len(plain) == len(axis) else None

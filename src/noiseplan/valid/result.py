@@ -15,7 +15,7 @@ from noiseplan.engine import engine
 from noiseplan.errors import QueryError, StorageError, remedy
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
-from noiseplan.paths import checked_path, new_path
+from noiseplan.paths import new_path
 from noiseplan.queries import Query
 from noiseplan.queries.level_parts import level_parts
 from noiseplan.queries.query import attribute_names
@@ -213,30 +213,25 @@ class ValidTables(Tables):
     def plot(
         self, attribute: str, path: str | PathLike[str] | None = None, *, level: float = 0.95
     ) -> Any:
-        """The table of one attribute, unbiased with its intervals beside valid, as an Altair chart.
+        """Draw the table of one attribute, unbiased with its intervals next to valid.
 
-        With a `path` it is drawn to that file (.svg, .png or .html), whose path is returned.
+        Returns a picture for a notebook. With a `path` it is drawn to that file (.svg or .html),
+        whose path is returned.
         """
-        from noiseplan.draw.error_bars import error_bar_spec
-        from noiseplan.draw.figure import branded, shown
+        from noiseplan.draw.picture import shown
+        from noiseplan.draw.table_svg import FEW, Along, Line, table_picture
 
-        target = None if path is None else checked_path(path, StorageError)
-        if target is not None and not target.parent.is_dir():
-            raise StorageError(
-                f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
-            )
-        columns = self.columns(attribute, level=level)
-        own = next(iter(columns))  # another name than the attribute's where that is taken
-        cells, valid = list(columns[own]), self.values(attribute).astype(float).tolist()
-        told = len(cells) if self.source.determined(self.source.numbers(attribute)) else 0
-        both = {
-            own: cells[:told] + cells,
-            "kind": ["unbiased"] * told + ["valid"] * len(cells),
-            **{name: [*columns[name][:told], *valid] for name in ("estimate", "lower", "upper")},
-        }
+        columns, kind = self.columns(attribute, level=level), self.schema[attribute]
+        valid = self.values(attribute).astype(float).tolist()
+        lines = [Line("valid", valid, valid, valid)]
+        if self.source.determined(self.source.numbers(attribute)):
+            ends = [np.asarray(columns[name]) for name in ("lower", "estimate", "upper")]
+            lines.insert(0, Line("unbiased", *(numbers.tolist() for numbers in ends)))
+        ordered = kind.ordered and len(valid) >= FEW
+        along = Along.of(attribute, list(next(iter(columns.values()))), ordered)
         title = f"Records by {attribute}: unbiased, and valid"
-        spec = error_bar_spec(both, own, "kind", title, level)
-        return shown(branded(spec, self.source.warning), target)
+        notes = [f"{100 * level:g} % intervals, noise only", *filter(None, [self.source.warning])]
+        return shown(table_picture(title, along, lines, ordered, notes), path)
 
     draw = plot  # its former name
 

@@ -6,6 +6,7 @@ others; the index is put together from the pages that are there.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Final
 import numpy as np
 import scipy
 
+import noiseplan
 from benchmarks.tables import Table, verdict
 
 INTRO: Final = """\
@@ -58,13 +60,23 @@ def write_pages(
     index.write_text("\n".join(parts), encoding="utf-8")
 
 
+def measured_code() -> str:
+    """The first digits of a hash of all code that is measured."""
+    root = Path(noiseplan.__file__).parent
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
 def _page(title: str, name: str, tables: Sequence[Table], quick: bool) -> str:
     partial = " **From a quick run.**" if quick else ""
     head = [
         f"# {title}",
         "",
         f"Made by `python -m benchmarks --only {name} --write docs/results.md` on "
-        f"{datetime.now(UTC):%d %B %Y}: {_machine()}{partial} [All results](../results.md).",
+        f"{datetime.now(UTC):%d %B %Y}, of code {measured_code()}: {_machine()}{partial} "
+        "[All results](../results.md).",
         "",
     ]
     return "\n".join([*head, *(table.markdown() for table in tables)])
@@ -75,6 +87,8 @@ def _summary(title: str, address: str, page: str) -> str:
     lines = [f"## [{title}]({address})", ""]
     if "**From a quick run.**" in page:
         lines += ["From a quick run.", ""]
+    if f"of code {measured_code()}:" not in page:  # figures of two pages need not agree then
+        lines += ["Made with other code than this index: to be made again.", ""]
     lines += ["| table | what it must show | verdict |", "| :--- | :--- | :--- |"]
     table = ""
     for line in page.splitlines():

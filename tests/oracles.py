@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise
 from math import prod
 
 import cvxpy as cp
@@ -202,10 +202,17 @@ def optimal_norm_sdp(workload: nz.Workload, power: float) -> float:
     return _solved(cp.Problem(cp.Minimize(cp.pnorm(each, power)), [cp.diag(x) <= 1]), 1e-7)
 
 
-def least_replaced_sdp(workload: nz.Workload, worst: bool = False) -> float:
+# A convex function of the variances of all rows, as one list for each query, in a conic program.
+ConicLoss = Callable[[list[list[cp.Expression]]], cp.Expression]
+
+
+def least_replaced_sdp(
+    workload: nz.Workload, worst: bool = False, loss: ConicLoss | None = None
+) -> float:
     """Over all mechanisms that know the total: min tr(WO K⁻¹ OᵀWᵀ), cost OKOᵀ, O a basis of 1^⊥.
 
-    Pairs of records are at most one apart; `worst`: the largest variance instead of their sum.
+    Pairs of records are at most one apart; `worst`: the largest variance instead of their sum;
+    `loss`: any function of weight · variance.
     """
     w = weighted_rows(workload)
     size = w.shape[1]
@@ -215,6 +222,11 @@ def least_replaced_sdp(workload: nz.Workload, worst: bool = False) -> float:
     pairs = np.array(ends) @ basis
     limits = [cp.sum(cp.multiply(pairs @ kernel, pairs), axis=1) <= 1]
     rows = w @ basis
+    if loss is not None:
+        each = [cp.matrix_frac(row, kernel) if row.any() else 0.0 for row in rows.round(12)]
+        places = np.cumsum([0, *workload.sizes]).tolist()
+        aim = loss([each[start:end] for start, end in pairwise(places)])
+        return _solved(cp.Problem(cp.Minimize(aim), limits), tolerance=1e-7)
     if worst:
         asked = [row for row in np.unique(rows.round(12), axis=0) if np.abs(row).max() > 1e-9]
         aim = cp.maximum(0.0, *(cp.matrix_frac(row, kernel) for row in asked))

@@ -16,7 +16,17 @@ from depth import seeds
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `benchmarks` is not installed
 
-from benchmarks import default, house, marginals, published, reproduced, small_domains, worst
+from benchmarks import (
+    default,
+    explicit_figures,
+    house,
+    marginals,
+    pages,
+    published,
+    reproduced,
+    small_domains,
+    worst,
+)
 from benchmarks.__main__ import GROUPS, main
 from benchmarks.bruteforce import largest_difference, measured
 from benchmarks.domains import ADULT, BUDGET, CPS, LOANS, synth
@@ -52,6 +62,36 @@ TABLES: dict[str, Callable[[], Table]] = {
 def test_every_published_figure_is_met(name: str) -> None:
     table = TABLES[name]()
     assert table.met, f"\n{table}"
+
+
+def test_eigen_designs_are_planned_by_what_their_rows_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six in a hundred vectors lose a sixth on marginals; all of them nothing."""
+    planned, plan = [], nz.plan
+
+    def noted(*asked: object, planner: str, **how: object) -> nz.Plan:
+        planned.append(planner)
+        return plan(*asked, planner=planner, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(nz, "plan", noted)
+    rows = {str(row[0]): row for row in explicit_figures._pairs_of_twos()}
+    assert list(rows) == [f"marginals, {planner}" for planner in planned]
+    assert float(str(rows["marginals, eigen-principal-6"][3])) == pytest.approx(1.166, abs=5e-4)
+    assert rows["marginals, eigen-principal-6"][-1] is False
+    assert rows["marginals, eigen"][-1] is True
+
+
+def test_pages_of_other_code_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of two pages are compared on the same code alone."""
+    index, titles = tmp_path / "results.md", {"first": "The first", "second": "The second"}
+    pages.write_pages(index, titles, {name: [] for name in titles}, quick=False)
+    assert "other code" not in index.read_text(encoding="utf-8")
+    monkeypatch.setattr(pages, "measured_code", lambda: "0123456789ab")
+    pages.write_pages(index, titles, {"second": []}, quick=False)
+    first, second = index.read_text(encoding="utf-8").split("## [The second]")
+    assert "other code" in first
+    assert "other code" not in second
 
 
 # ---------------------------------------------------------------------- the exact optimum

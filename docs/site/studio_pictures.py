@@ -27,17 +27,15 @@ SCALE: Final = 0.8
 
 
 @contextmanager
-def studio(folder: Path) -> Iterator[str]:
-    """The studio on the demonstration; its address."""
+def studio(folder: Path) -> Iterator[Iterator[str]]:
+    """The studio on the demonstration; its addresses, each of which is good once."""
     python = [sys.executable, "-m", "noiseplan"]
     subprocess.run([*python, "init", "--example", "wages"], cwd=folder, check=True)
     order = [*python, "studio", "--no-browser", "wages.toml"]
     with subprocess.Popen(order, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield next(
-                found[0] for line in process.stdout if (found := re.search(r"http://\S+", line))
-            )
+            yield (found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
         finally:
             process.terminate()
 
@@ -121,13 +119,13 @@ def compare(page: Page) -> None:
 
 
 def main() -> None:
-    with TemporaryDirectory() as folder, studio(Path(folder)) as address:
-        with window(address, 1120) as page:
+    with TemporaryDirectory() as folder, studio(Path(folder)) as addresses:
+        with window(next(addresses), 1120) as page:
             keep("first", page)
             compose(page)
             expect_counts(page)
             compare(page)
-        with window(address, 390) as page:
+        with window(next(addresses), 390) as page:
             page.locator("#budget").scroll_into_view_if_needed()
             keep("phone", page.locator("#budget"))
 

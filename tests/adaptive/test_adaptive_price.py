@@ -141,6 +141,45 @@ def test_both_plans_are_chosen_after_a_look_over_more_than_a_thousand_cells(
         assert look.privacy.pcost + rest.privacy.pcost <= plan.privacy.pcost * (1 + 1e-9)
 
 
+LINE = nz.Schema.from_sizes({"x": 6})
+ONES_AND = {  # rows of signs beside the total, and ρ: the dearest records differ from step to step
+    "found by search": (
+        [
+            [[-1, 0, 1, 0, 0, 1], [1, 0, 0, -1, -1, -1]],
+            [[1, 1, 1, -1, -1, 0], [0, 0, -1, -1, -1, 0]],
+            [[1, -1, 0, 1, -1, 0]],
+        ],
+        [0.1, 0.001, 0.1],
+    ),
+    **{
+        f"seed {seed}": (
+            [rng.integers(-1, 2, (rng.integers(1, 4), 6)) for _ in range(3)],
+            rng.choice([0.001, 0.01, 0.1], 3),
+        )
+        for seed, rng in ((seed, np.random.default_rng(seed)) for seed in range(8))
+    },
+}
+
+
+@pytest.mark.parametrize("case", ONES_AND)
+def test_three_steps_of_explicit_matrices_cost_no_more_than_is_charged(
+    case: str, measured_plans: list[Plan]
+) -> None:
+    """In fractions, to the last digit: what is left is what was really measured leaves."""
+    matrices, budgets = ONES_AND[case]
+    plans = []
+    for rows, rho in zip(matrices, budgets, strict=True):
+        query = nz.Query(LINE, ["x"], matrix=np.vstack([np.ones(6), rows]))
+        plans.append(plan_of(nz.Workload([query]), float(rho), "add-remove", planner="optimal"))
+    choice = nz.adaptive(plans, sequential=True)
+    for number in (1, 2):
+        measured_plans.clear()
+        choice.look(np.arange(6) * 7).without(0).choose(plans[number])
+        charged = sum((Fraction(plan.privacy.rho) for plan in measured_plans), Fraction(0))
+        assert joint_rho(measured_plans, "add-remove") <= charged
+        assert charged <= Fraction(plans[number].privacy.rho)
+
+
 class Flaky(Source):
     """The operating system's bits, until they fail."""
 

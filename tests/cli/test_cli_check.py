@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 import noiseplan as nz
 from noiseplan.cli import main
+from noiseplan.ledger import AlreadyReleased
+from noiseplan.study import read_study
 
 STUDY = """\
 title = "A small study"
@@ -71,7 +73,7 @@ def test_what_is_left_after_an_earlier_release_is_checked(folder: Path) -> None:
     assert both == pytest.approx(0.3 + float(cost), rel=1e-5)
     charged = run("ledger", "show", "a.ledger").stdout.splitlines()[-1]
     assert 0 < float(cost) < 0.4 and f"ρ = {cost}" in charged
-    assert "'sex' holds values" in checked("wrong.csv", "--given", "one", code=1)
+    assert "'sex' holds values" in checked("wrong.csv", "--given", "one", "--again", code=1)
     (folder / "study.toml").write_text(STUDY.replace("zcdp = 0.5", "zcdp = 5"), encoding="utf-8")
     refused = checked("people.csv", "--given", "one", code=3)
     assert "does not fit" in refused
@@ -208,12 +210,53 @@ def test_the_ledger_is_looked_at_before_anything_is_planned(
 def test_a_release_warns_before_it_reads(folder: Path) -> None:
     run("ledger", "change", "a.ledger", "people", "--zcdp", "5", "--reason", "more")
     assert run("release", "study.toml", "people.csv", "-o", "one").stderr == ""
-    again = run("release", "study.toml", "people.csv", "-o", "two").stderr
+    again = run("release", "study.toml", "people.csv", "-o", "two", "--again").stderr
     assert again.startswith("Warning: entry 4 of ")
     assert "(a test) released this very plan" in again
     (folder / "study.toml").write_text(STUDY.replace("0.5", "0.4"), encoding="utf-8")
     other = run("release", "study.toml", "people.csv", "-o", "three").stderr
     assert "and 1 before it, released another plan of the same people" in other
+
+
+def test_a_plan_is_released_once_unless_it_is_asked_for_again(folder: Path) -> None:
+    run("ledger", "change", "a.ledger", "people", "--zcdp", "5", "--reason", "more")
+    run("release", "study.toml", "people.csv", "-o", "one")
+    (folder / "people.csv").unlink()  # nothing of the data is needed to refuse
+    refused = run("release", "study.toml", "people.csv", "-o", "two", code=3).stderr
+    assert "(a test) was charged for this very plan" in refused
+    assert "Nothing was spent. To make it all the same: --again" in refused
+    assert refused.partition("Error: ")[2].strip() in checked("people.csv", code=3)
+    ledger = nz.Ledger("a.ledger")
+    assert len(ledger.entries("people")) == 1 and not (ledger.refusals() or ledger.checks())
+    (folder / "people.csv").write_text("age,sex\n3,F\n4,M\n", encoding="utf-8")
+    assert "released this very plan" in checked("people.csv", "--again")
+    run("release", "study.toml", "people.csv", "-o", "two", "--again")
+    assert len(ledger.entries("people")) == 2
+    (folder / "study.toml").write_text(STUDY.replace("0.5", "0.4"), encoding="utf-8")
+    run("release", "study.toml", "people.csv", "-o", "three")
+
+
+def test_what_is_left_is_released_once(folder: Path) -> None:
+    run("ledger", "change", "a.ledger", "people", "--zcdp", "5", "--reason", "more")
+    (folder / "first.toml").write_text(STUDY.replace("up_to = 2", "k = 1"), encoding="utf-8")
+    run("release", "first.toml", "people.csv", "-o", "one")
+    rest = ("study.toml", "people.csv", "--given", "one")
+    run("release", *rest, "-o", "two")
+    run("check", *rest, code=3)
+    run("release", *rest, "-o", "three", code=3)
+    run("release", *rest, "-o", "three", "--again")
+
+
+def test_a_study_is_released_again_in_python(folder: Path) -> None:
+    run("ledger", "change", "a.ledger", "people", "--zcdp", "5", "--reason", "more")
+    study = read_study("study.toml")
+    plan = study.plan()
+    study.release(plan, "people.csv")
+    with pytest.raises(AlreadyReleased, match="again=True"):
+        study.release(plan, "people.csv")
+    assert not study.check(plan, "people.csv").ok
+    assert study.check(plan, "people.csv", again=True).ok
+    study.release(plan, "people.csv", again=True)
 
 
 def test_a_file_without_records(folder: Path) -> None:

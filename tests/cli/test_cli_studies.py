@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import chdir
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -330,9 +331,27 @@ def test_several_records_of_a_person_are_certified_as_such(folder: Path) -> None
     assert "What is protected: one person, with at most 2 records." in text
     assert "differ by all records of one person" in text
     assert "zCDP: ρ = 0.5" in text
+    assert "first estimate ± half the 95 % interval" in text
+    table = json.loads(said("show", out, "--json"))["tables"][0]
+    half = float(re.search(rf"{table['first_cell']}: \S+ ± (\S+)", text)[1])  # type: ignore[index]
+    assert half == pytest.approx(NormalDist().inv_cdf(0.975) * table["first_error"], rel=0.01)
     assert "wrote" in said("report", out)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "whether one person is among the data" in page
+    # What every printed number needs: the cap, never how many records were left out.
+    kept = "Of each person at most 2 records were counted, drawn at random; any others are left out"
+    assert kept in text.partition("estimate ±")[2], "beside the tables, not above them alone"
+    assert kept in page.partition("The tables")[2]
+    for question in ("sex", "total", "share(sex)", "median(age)", "ratio(sex=F, sex=M)"):
+        assert kept in said("answer", out, question)
+    told = json.loads(said("answer", out, "age", "--json"))
+    assert any(kept in note for note in told["notes"])
+
+
+def test_records_that_are_all_counted_need_no_word(folder: Path) -> None:
+    out = folder / "plain"
+    said("release", folder / "study.toml", folder / "people.csv", "-o", out)
+    assert "left out" not in said("show", out) + said("answer", out, "sex")
 
 
 # ---------------------------------------------------------------------- interruptions
@@ -579,6 +598,47 @@ def test_init_from_a_header_of_sixteen_bits(tmp_path: Path) -> None:
     for start in ("\ufeff", ""):
         data.write_bytes((start + "age,sex\n1,F\n").encode("utf-16-le"))
         assert "iconv -f UTF-16" in said("init", tmp_path / "s.toml", "--header", data, code=1)
+
+
+def test_init_from_the_header_of_a_parquet_file(tmp_path: Path) -> None:
+    refused = said("init", tmp_path / "s.toml", "--header", cpssw8_path(), code=1)
+    assert "this is a Parquet file" in refused and "--column NAME" in refused
+    assert not (tmp_path / "s.toml").exists()
+    (tmp_path / "d.csv").write_text("PAR1,PAR2\n", encoding="utf-8")
+    said("init", tmp_path / "s.toml", "--header", tmp_path / "d.csv")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("factors = { age = { levels = [10, 20] } }",
+         "age: its single values, groups of 10, groups of 20, all values together "
+         "(fewer with leaves = false, total = false)"),
+        ("factors = { age = { levels = [10], leaves = false } }",
+         "age: groups of 10, all values together (fewer with total = false)"),
+        ("factors = { age = { levels = [{ young = '0..17', old = '18..' }] } }",
+         "age: its single values, groups by name, all values together "
+         "(fewer with leaves = false, total = false)"),
+        ("factors = { age = { levels = [10], leaves = false, total = false } }", ""),
+        ("factors = { age = 'levels(10)' }",
+         "age: its single values, groups of 10, all values together "
+         "(fewer with leaves = false, total = false)"),
+    ],
+)  # fmt: skip
+def test_a_plan_says_what_levels_ask_for_besides(tmp_path: Path, asked: str, told: str) -> None:
+    text = f"""
+    [schema]
+    age = {{ ordinal = {{ from = 0, to = 39 }} }}
+    [[tables]]
+    query = "age"
+    {asked}
+    [budget]
+    zcdp = 0.5
+    """
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    lines = said("plan", tmp_path / "s.toml").splitlines()
+    found = [line.removeprefix("  levels").strip() for line in lines if "  levels  " in line]
+    assert found == ([told] if told else [])
 
 
 def test_init_speaks_of_bins(tmp_path: Path) -> None:

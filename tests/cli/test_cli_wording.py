@@ -368,7 +368,7 @@ CASES: dict[str, Callable[[Path], object]] = {
     ),
     "fitted for a total": lambda folder: planned(tables(sizes(a=4)), planner="refined"),
     "optimal replaced": lambda folder: planned(
-        tables(sizes(a=4)), planner="optimal", neighbours="replace", objective=nz.PNormVariance(4)
+        tables(sizes(a=4)), planner="optimal", neighbours="replace", objective=nz.RelativeError()
     ),
     "refined replaced": lambda folder: planned(
         tables(sizes(a=4)), planner="refined", neighbours="replace", objective=nz.WorstVariance()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,12 @@ def test_the_printed_comparison(plans: list[nz.Plan]) -> None:
     text = str(comparison)
     assert "2 plans over 2 queries, 32 rows" in text
     assert "276 records, taken to be public" in text
-    assert "± one Monte Carlo standard error over 20 simulated runs" in text
+    assert "± half of the 95 % interval over 20 simulated runs" in text
     assert "lowest rmse: plain" in text
     assert "do not promise" not in text
     error = comparison.figures["halved"].rmse_error
     shown = float(text.split(" ± ")[1].split()[0])
-    assert shown == pytest.approx(error, rel=0.05)  # two digits
+    assert shown == pytest.approx(NormalDist().inv_cdf(0.975) * error, rel=0.05)  # two digits
     assert "few runs" not in text
     assert "few runs" in str(nz.compare([plans[0], (plans[0], halved)], COUNTS, runs=4))
     size = np.sqrt(np.mean(np.concatenate([q.dense() @ np.arange(24) for q in ASKED]) ** 2))

@@ -237,6 +237,24 @@ class Probe:
 
         return self.measured(counts, sample)[0]
 
+    def integers(self, counts: Array) -> list[int]:
+        """List the integers that noise is added to, in the order of drawing."""
+        seen: dict[int, int] = {}
+        drawn = 0
+
+        def note(places: Array, numbers: Array, sizes: Array) -> None:
+            assert numbers.dtype.kind in "iO", "exact noise is added to integers"
+            seen.update(zip(places.flat, map(int, numbers.flat), strict=True))
+
+        def sample(shape: tuple[int, ...], noise: Noise) -> Tap:
+            nonlocal drawn
+            places = np.arange(drawn, drawn + prod(shape)).reshape(shape)
+            drawn += prod(shape)
+            return Tap.of(places, np.broadcast_to(noise.size, shape).copy(), note)
+
+        self.measured(counts, sample)
+        return [seen[place] for place in range(drawn)]
+
     def answer(self, measured: Measurements, query: nz.Query) -> Array:
         return np.asarray(self.mechanism.answer(measured, query))
 

@@ -12,7 +12,9 @@ import pytest
 from probes import bucket_noise, limits, storey_probe
 
 import noiseplan as nz
+from noiseplan.counting import CountTensor
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.exact_residuals import RECORDS
 
 LINE = nz.Schema({"age": nz.Ordinal(range(24))})
 LONG = nz.Schema({"age": nz.Ordinal(range(42))})
@@ -78,6 +80,17 @@ def test_storeys_state_their_noise_and_cost(made: tuple[Any, Any]) -> None:
         stated, by_law, counted = storey_probe(storey)
         assert stated == pytest.approx(by_law, rel=1e-12)
         assert 1.0 <= counted <= 1 + 1e-12  # a record is in one total, and counts there once
+
+
+@pytest.mark.parametrize("place", [0, 23])
+def test_the_most_records_are_released(made: tuple[Any, Any], place: int) -> None:
+    """Refused while measuring they would be lost after the charge."""
+    plan, _ = made
+    counts = np.zeros(plan.schema.size, np.int64)
+    counts[place] = RECORDS
+    release = plan.release(CountTensor(plan.schema, counts), seed=3)
+    total = release.answer(plan.workload.query(0)).estimate[-1]
+    assert abs(total - RECORDS) < 1e-6 * RECORDS
 
 
 def test_saved_and_loaded_it_is_the_same(made: tuple[Any, Any], tmp_path: Path) -> None:

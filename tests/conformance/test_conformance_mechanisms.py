@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,9 @@ from probes import Probe, measuring_classes, parts_of
 
 import noiseplan as nz
 from depth import depth
+from noiseplan.counting import CountTensor
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.long_answers import AskedTable
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.measured_levels import LevelsMechanism
@@ -223,6 +227,59 @@ def test_costs_are_computed_for_all_neighbours(probe: Probe, neighbours: str) ->
         # Exact where columns have equal lengths, a bound where rounding to integers spoils that.
         rounded = neighbours == "replace" and probe.exact
         assert computed <= brute * (1 + (1e-3 if rounded else 1e-6))
+
+
+# ---------------------------------------------------------------------- the most records
+
+
+def most_records(shape: tuple[int, ...], seed: int) -> Iterator[np.ndarray]:
+    """As many records as are ever released: in one cell, in two, and all over."""
+    rng, cells = np.random.default_rng(seed), prod(shape)
+    for share in (1.0, 0.7):
+        counts = np.zeros(cells, np.int64)
+        counts[rng.integers(cells)] = int(share * RECORDS)
+        counts[rng.integers(cells)] += RECORDS - counts.sum()
+        yield counts.reshape(shape)
+    yield rng.multinomial(RECORDS, np.full(cells, 1 / cells)).reshape(shape)
+
+
+def test_the_most_records_are_measured_to_the_last_digit(probe: Probe) -> None:
+    """Refused while measuring they would be lost after the charge. By Python's integers."""
+    cells = prod(probe.shape)
+    for seed, data in enumerate(most_records(probe.shape, seed=7)):
+        release = probe.plan.release(CountTensor(probe.plan.schema, data), seed=seed)
+        for query in asked(probe):
+            answer = release.answer(query)
+            truth = query.dense() @ data.ravel()
+            off = np.abs(answer.estimate - truth) - 1e-12 * RECORDS * query.rows
+            assert (off <= 12 * answer.std_error).all()
+    if probe.exact:
+        single = np.eye(cells, dtype=np.int64).reshape(cells, *probe.shape)
+        columns = np.array([probe.integers(one) for one in single], dtype=object)
+        for data in most_records(probe.shape, seed=8):
+            assert probe.integers(data) == list(data.ravel().astype(object) @ columns)
+
+
+WIDE = nz.Schema.from_sizes({"age": 24, "place": 24})
+
+
+@pytest.mark.parametrize("planner", ["optimal", "workload", "residual", "identity"])
+@pytest.mark.parametrize("largest", [4_000_000, 2**30])
+@pytest.mark.parametrize("budget", [nz.zCDP(0.5), nz.PureDP(1.0)], ids=["Gaussian", "Laplace"])
+def test_sums_of_large_numbers_are_released_of_the_most_records(
+    planner: str, largest: int, budget: nz.Budget
+) -> None:
+    """Incomes, say: planned and charged they are measured, too, as few numbers over many cells."""
+    if isinstance(budget, nz.PureDP) and planner in ("optimal", "residual"):
+        planner = "auto"
+    rows = np.random.default_rng(1).integers(0, largest, (6, WIDE.size))
+    query = nz.Query(WIDE, ["age", "place"], matrix=rows)
+    plan = nz.plan(nz.Workload([query]), budget=budget, planner=planner)
+    for seed, data in enumerate(most_records(WIDE.shape, seed=9)):
+        answer = plan.release(CountTensor(WIDE, data), seed=seed).answer(query)
+        truth = rows.astype(object) @ data.ravel().astype(object)
+        off = np.abs(answer.estimate - truth.astype(float)) - 1e-12 * RECORDS * largest
+        assert (off <= 12 * answer.std_error).all()
 
 
 def test_saved_and_loaded_it_is_the_same(probe: Probe, tmp_path: Path) -> None:

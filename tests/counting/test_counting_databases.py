@@ -128,9 +128,11 @@ def test_a_password_is_never_shown(
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        (("people.duckdb", "--table", "peple"), "cannot open"),
-        (("people.duckdb", "--query", "DROP TABLE people"), "cannot open"),
-        (("people.duckdb", "--query", "SELECT * FROM 'study.toml'"), "cannot open"),
+        (
+            ("people.duckdb", "--table", "peple"),
+            "does not know the table 'peple' (CatalogException). Did you mean 'people'?",
+        ),
+        (("people.duckdb", "--query", "SELECT * FROM 'study.toml'"), "cannot run that query"),
         (("people.duckdb", "--table", "people", "--query", "SELECT 1"), "one of --table"),
         (
             ("people.db", "--table", "peple"),
@@ -148,6 +150,84 @@ def test_what_is_no_table_is_refused(
     said = run("release", folder / "study.toml", data, *how[1:], "-o", folder / "out", code=1)
     assert words in said
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("file", ["people.duckdb", "people.db"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "PIVOT people ON sex USING count(*)",
+        "PIVOT people ON sex IN ('F') USING count(*)",
+        "SELECT * FROM (PIVOT people ON sex USING count(*))",
+        "WITH p AS (PIVOT people ON sex USING count(*)) SELECT * FROM p",
+        "SUMMARIZE people",
+        "DROP TABLE people",
+        "SELECT * FROM people; SELECT * FROM people",
+        "SELECT * FROM people) AS asked, (SELECT 1",
+        "SELEC * FROM people",
+        "",
+    ],
+)
+def test_a_query_is_one_select(folder: Path, ibis: Any, file: str, query: str) -> None:
+    options = (folder / "study.toml", folder / file, "--query", query)
+    said = run("release", *options, "-o", folder / "out", code=1)
+    assert "--query takes one SELECT that names its columns" in said
+    assert "no record was read" in CliRunner().invoke(main, ["check", *map(str, options)]).stdout
+
+
+NAMES = ("Alice Secret", "Bob Hidden")
+# Faults that an engine finds in the values of a query, and columns that are values.
+PIVOT = "SELECT * FROM (PIVOT (SELECT error(name) AS n FROM named) ON n USING count(*))"
+COLUMNS = 'SELECT age AS "Alice Secret", sex AS "Bob Hidden" FROM people'
+TELLING = {
+    "pivot": ("people.duckdb", PIVOT),
+    "fault": ("people.duckdb", "SELECT CAST(name AS INT) AS age, 'F' AS sex FROM named"),
+    "columns": ("people.duckdb", COLUMNS),
+    "columns of SQLite": ("people.db", COLUMNS),
+}
+
+
+def recorded(folder: Path, budget: float) -> nz.Ledger:
+    """A study on a ledger with this budget, and a table whose values must not be shown."""
+    with duckdb.connect(str(folder / "people.duckdb")) as store:
+        store.execute("CREATE TABLE named AS SELECT unnest(?) AS name", [list(NAMES)])
+    ledger = nz.Ledger(folder / "a.ledger", create=True)
+    ledger.open_dataset("people", nz.zCDP(budget))
+    study = STUDY.replace("1e8", "0.1") + '[ledger]\nfile = "a.ledger"\ndataset = "people"\n'
+    (folder / "study.toml").write_text(study, encoding="utf-8")
+    return ledger
+
+
+@pytest.mark.parametrize("kind", TELLING)
+@pytest.mark.parametrize("command", ["check", "release"])
+def test_a_query_is_opened_after_the_ledger_was_asked(
+    folder: Path, ibis: Any, kind: str, command: str
+) -> None:
+    ledger = recorded(folder, budget=1e-6)
+    file, query = TELLING[kind]
+    asked = [command, folder / "study.toml", folder / file, "--query", query]
+    result = CliRunner().invoke(main, [*map(str, asked), "-o", str(folder / "out"), "--details"])
+    assert result.exit_code == 3, result.output
+    assert not any(name in result.output for name in NAMES)
+    assert not (ledger.refusals() or ledger.checks())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TELLING if kind != "pivot"])
+@pytest.mark.parametrize("command", ["check", "release"])
+@pytest.mark.parametrize("details", [False, True])
+def test_what_a_query_tells_is_a_detail_and_on_record(
+    folder: Path, ibis: Any, kind: str, command: str, details: bool
+) -> None:
+    ledger = recorded(folder, budget=5.0)
+    file, query = TELLING[kind]
+    asked = [command, folder / "study.toml", folder / file, "--query", query]
+    asked += ["-o", folder / "out", *["--details"] * details]
+    result = CliRunner().invoke(main, list(map(str, asked)))
+    assert result.exit_code == 1, result.output
+    assert any(name in result.output for name in NAMES) == details
+    assert "no record was read" not in result.output
+    (kept,) = ledger.checks() if command == "check" else ledger.refusals()
+    assert kept.details == details
 
 
 @pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "DATETIME", "TIME"])

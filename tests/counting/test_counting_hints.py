@@ -37,6 +37,18 @@ def test_capitals_and_blanks_in_headers(header: str, tmp_path: Path) -> None:
     assert f"Is it {first!r} for 'age'" in said(frame)
 
 
+def test_the_column_of_the_finest_level(tmp_path: Path) -> None:
+    """No column is meant that is declared already, however near its name."""
+    geo = Hierarchical({"block": ["a", "b"], "county": ["A", "A"]})
+    schema = Schema({"geo": geo, "age": Ordinal(range(3))})
+    for columns in ({"age": [1], "block": ["a"]}, {"block": ["a"], "county": ["A"], "age": [1]}):
+        with pytest.raises(DataError, match=r"Is it 'block' for 'geo'\? Name"):
+            open_source(columns, schema)
+    with pytest.raises(DataError) as nothing:
+        open_source({"age": [1], "x": [1]}, schema)
+    assert "Is it" not in str(nothing.value)
+
+
 def test_how_a_file_writes_numbers_and_dates(tmp_path: Path) -> None:
     """Of bins it is said how text may be written: decimal commas of numbers, ISO of dates."""
     path = tmp_path / "people.csv"

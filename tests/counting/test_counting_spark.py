@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
@@ -20,7 +21,7 @@ from test_counting_sources import COLUMNS, SCHEMA, arrow_table, expected_codes
 import noiseplan as nz
 from noiseplan.counting import count_tables, open_source
 from noiseplan.counting.spark import count_partition, values_without_code
-from noiseplan.errors import DataError
+from noiseplan.errors import DataError, DataRefused
 from noiseplan.schema import Categorical, Ordinal, Schema
 
 # Spark leaves sockets for the garbage collector to close.
@@ -128,6 +129,31 @@ def test_what_spark_says_is_passed_on(spark: Any) -> None:
     frame = frame.selectExpr("if(isnull(x), a, a) as a", "x").selectExpr("a + coalesce(x, 0) as a")
     with pytest.raises(DataError, match="Spark could not count the DataFrame"):
         open_source(frame, Schema.from_sizes({"a": 3})).marginals(np.array([[0]]))
+
+
+@pytest.mark.parametrize("lacking", ["module", "version", "program"])
+def test_what_workers_lack_is_no_secret(
+    spark: Any, lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, python = spark.sparkContext, tmp_path / "python"
+    (tmp_path / "noiseplan.py").write_text("import noiseplan.counting\n")  # shadows the package
+    said = {
+        "module": "lack the Python module 'noiseplan': install noiseplan",
+        "version": f"another version of Python than {sys.version_info[0]}.{sys.version_info[1]}",
+        "program": "found no Python: name a Python",
+    }[lacking]
+    if lacking == "module":
+        start = f'PYTHONPATH={tmp_path}:"$PYTHONPATH" exec {sys.executable} "$@"'
+        python.write_text(f"#!/bin/sh\n{start}\n")
+        python.chmod(0o755)
+    if lacking == "version":
+        monkeypatch.setattr(context, "pythonVer", "3.1")
+    else:
+        monkeypatch.setattr(context, "pythonExec", str(python))
+    frame = spark.range(3).selectExpr("id as a")
+    with pytest.raises(DataRefused, match=said) as refusal:
+        open_source(frame, Schema.from_sizes({"a": 3})).marginals(np.array([[0]]))
+    assert "details" not in str(refusal.value)
 
 
 def test_a_person_counts_at_most_the_cap(spark: Any) -> None:

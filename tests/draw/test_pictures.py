@@ -353,3 +353,11 @@ def test_what_cannot_be_drawn() -> None:
     for attributes in ((), ("age", "sex", "x")):
         with pytest.raises(nz.NoiseplanError, match="one or two attributes"):
             AGES.plot(*attributes)
+
+
+def test_a_picture_says_that_records_are_left_out_and_that_it_is_not_for_publishing() -> None:
+    schema = nz.Schema.from_sizes({"a": 3})
+    plan = nz.plan(nz.Query(schema, ["a"]), budget=nz.zCDP(0.1), max_rows=2)
+    made = plan.release({"id": [1, 1, 1, 2], "a": [0, 1, 2, 2]}, person="id", seed=1).plot("a")
+    assert made.notes[1].startswith("Of each person at most 2")
+    assert "NOT PRIVATE" in made.notes[-1]

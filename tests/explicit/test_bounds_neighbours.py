@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,25 @@ def test_a_weight_changes_no_root_mean_square() -> None:
     assert four.accuracy(ONE) == pytest.approx(one.accuracy(ONE))
     assert "RMSE below 1.495 per row" in str(one).replace("1.494", "1.495")
     assert str(one).splitlines()[-1] == str(four).splitlines()[-1]
+
+
+@pytest.mark.parametrize("weight", [1e-6, 0.01, 3.0])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_equal_weights_change_no_root_mean_square(
+    weight: float, neighbours: Literal["add-remove", "replace"]
+) -> None:
+    """Against cvxpy's optimum without weights, above one and below."""
+    schema = nz.Schema.from_sizes({"a": 3, "b": 3})
+    factors = [{"a": nz.Prefix()}, {"a": nz.Identity(), "b": nz.Identity()}]
+    even = nz.Workload([nz.Query(schema, factor) for factor in factors])
+    weighted = nz.Workload([nz.Query(schema, factor, weight=weight) for factor in factors])
+    least = least_replaced_sdp(even) if neighbours == "replace" else optimal_total(even)[1]
+    found = nz.bounds(weighted, neighbours=neighbours)
+    assert found.even == pytest.approx(least, rel=1e-3)
+    assert found.lower == pytest.approx(weight * least, rel=1e-3)
+    rmse = np.sqrt(found.even / found.rows)
+    assert f"RMSE below {rmse:.4g} per row" in str(found)
+    assert found.accuracy(ONE) == pytest.approx(rmse * (1 + np.sqrt(2 * np.log(20))), rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", seeds(6))

@@ -431,3 +431,19 @@ def test_limits_are_where_they_are_said_to_be() -> None:
     other = nz.plan(workload, budget=nz.zCDP(0.5), planner="optimal", noise="gaussian")
     with pytest.raises(PlanError, match="neither a matrix nor of the residual family"):
         nz.adaptive([plan, other])
+
+
+def test_eigenvectors_that_are_not_the_only_ones_are_said() -> None:
+    """The same tables, with the cells in another order: by more than a thousandth."""
+    base = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 3})
+    rows = np.concatenate([query.dense() for query in nz.Workload.marginals(base, up_to=2)])
+    schema, rmse = nz.Schema.from_sizes({"x": 27}), []
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(27)
+        query = nz.Query(schema, ["x"], matrix=rows[:, order])
+        plan = nz.plan(nz.Workload([query]), budget=nz.zCDP(0.5), planner="eigen-separated")
+        assert "repeated eigenvalues: errors may depend on the order of the cells" in str(plan)
+        rmse.append(plan.rmse)
+    assert max(rmse) > 1.001 * min(rmse)
+    ranges = nz.Workload([nz.Query(schema, {"x": nz.Ranges()})])
+    assert "repeated" not in str(nz.plan(ranges, budget=nz.zCDP(0.5), planner="eigen-separated"))

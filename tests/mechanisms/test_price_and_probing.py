@@ -24,6 +24,7 @@ from noiseplan.mechanisms.price import (
     Probed,
     can_probe,
     probed_cost,
+    require_formula,
     require_price,
 )
 from noiseplan.noise import Noise
@@ -146,16 +147,57 @@ def test_a_mechanism_that_does_not_do_what_it_states_is_stopped(kind: Any, facto
         require_price(mechanism, stated)
 
 
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+@pytest.mark.parametrize("entry", [1, 3, 2**24 + 1, 2**40 + 1])
+def test_what_integers_cost_is_found_to_the_last_digit(law: str, entry: int) -> None:
+    """By fractions, where squares are beyond 64 bits, too."""
+    rng = np.random.default_rng(entry)
+    rows = rng.integers(-entry, entry + 1, (5, 6))
+    sizes = [Fraction(float(size)) for size in rng.uniform(0.5, 3, 2)]
+    power = {"gaussian": 2, "laplace": 1}[law]
+    parts = [
+        dense(some, law, float(size)) for some, size in zip(np.split(rows, [2]), sizes, strict=True)
+    ]
+    each = np.repeat(np.array(sizes, dtype=object), [2, 3])
+    columns = rows.T.astype(object)
+    added = max((abs(column) ** power / each).sum() for column in columns)
+    apart = max((abs(a - b) ** power / each).sum() for a in columns for b in columns)
+    for neighbours, exact in (("add-remove", added), ("replace", apart)):
+        assert 0 <= 1 - probed_cost(parts, neighbours) / exact < Fraction(1, 2**70)
+
+
 # ---------------------------------------------------------------------- the price
 
 
-def test_rounding_is_forgiven_and_nothing_else() -> None:
-    mechanism = dense(np.eye(6))
-    exact = mechanism.cost("add-remove")
-    require_price(mechanism, exact)
-    require_price(mechanism, replace(exact, pcost=exact.pcost * (1 - float(ROUNDING) / 2)))
+@pytest.mark.parametrize("factor", [1e-9, 1e-11])
+def test_a_mechanism_that_measures_a_little_more_than_it_states_is_stopped(factor: float) -> None:
+    @dataclass(frozen=True, eq=False)
+    class Quieter(Quiet):
+        kind = ""
+
+        def measure(
+            self, marginals: Any, sample: Any, progress: Any = lambda done: None
+        ) -> Measurements:
+            less = replace(self.noise, size=self.noise.size * (1 - factor))
+            return DenseMechanism.measure(
+                self, marginals, lambda shape, noise: sample(shape, less), progress
+            )
+
+    mechanism = Quieter(SCHEMA, np.eye(6), Noise("gaussian", 2.0, exact=True))
     with pytest.raises(PlanError, match="lower privacy cost"):
-        require_price(mechanism, replace(exact, pcost=exact.pcost * (1 - 3 * float(ROUNDING))))
+        require_price(mechanism, mechanism.cost("add-remove"))
+
+
+def test_rounding_of_formulas_is_forgiven_and_nothing_that_is_measured() -> None:
+    mechanism = dense(np.eye(6))
+    fair = mechanism.cost("add-remove")
+    require_price(mechanism, fair)
+    less = replace(fair, pcost=0.5 * (1 - float(ROUNDING) / 2))
+    require_formula(mechanism, less)
+    with pytest.raises(PlanError, match="lower privacy cost"):
+        require_price(mechanism, less)
+    with pytest.raises(PlanError, match="lower privacy cost"):
+        require_formula(mechanism, replace(fair, pcost=0.5 * (1 - 3 * float(ROUNDING))))
 
 
 @pytest.mark.parametrize(("law", "power"), [("gaussian", 2), ("laplace", 1)])

@@ -24,7 +24,8 @@ from noiseplan.errors import (
 )
 from noiseplan.mechanisms import workload_rows
 from noiseplan.mechanisms.base import Measurements
-from noiseplan.mechanisms.price import probed_cost
+from noiseplan.mechanisms.exact_residuals import RECORDS
+from noiseplan.mechanisms.price import Note, probed_cost
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import Noise
 from noiseplan.storage.plans import read_mechanism
@@ -218,6 +219,37 @@ def test_integers_are_exact_however_large(mixed: bool) -> None:
     ]
     assert measured.values[0].dtype == np.int64
     assert measured.values[0].tolist() == wanted
+
+
+@pytest.mark.parametrize("bits", [10, 23, 26, 40, 52])
+def test_sums_of_large_rows_are_exact_at_the_most_records(bits: int) -> None:
+    """By Python's integers, before noise is added to them."""
+    schema = nz.Schema.from_sizes({"a": 3})
+    rows = np.array([[1, 1, 0], [0, 1, -1], [1, 0, 1]]) * 2**bits + np.eye(3)
+    query = nz.Query(schema, {"a": nz.Custom(rows)})
+    mix = np.array([[1.0, 1, 0], [0, 1, -1], [1, 0, 2], [-3, 5, 7]])
+    noise = Noise("gaussian", 100.0, exact=True)
+    mechanism = WorkloadRowsMechanism(schema, nz.Workload([query]), mix, noise)
+    counts = np.array([RECORDS // 5 + 1, 3 * RECORDS // 5 - 3, RECORDS // 5 + 2])
+    found: list[int] = []
+    mechanism.measure(
+        counts_of(counts),  # type: ignore[arg-type]
+        lambda shape, _: Note.of(np.ones(shape), lambda numbers, _: found.extend(numbers.tolist())),
+    )
+    sums = [sum(int(v) * int(n) for v, n in zip(row, counts, strict=True)) for row in rows]
+    assert found == [sum(int(m) * x for m, x in zip(own, sums, strict=True)) for own in mix]
+
+
+def test_one_sum_of_several_rows_is_one_number() -> None:
+    mechanism = WorkloadRowsMechanism(
+        S, FEW, np.ones((1, FEW.rows)), Noise("gaussian", 2.0, exact=True)
+    )
+    found = mechanism.measure(
+        counts_of(np.ones(S.shape, int)),  # type: ignore[arg-type]
+        lambda shape, _: np.zeros(shape, np.int64),
+    )
+    whole = np.concatenate([query.dense() for query in FEW])
+    assert found.values[0].tolist() == [int(whole.sum())]
 
 
 def test_fractions_are_refused_where_noise_is_exact() -> None:

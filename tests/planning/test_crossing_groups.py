@@ -101,6 +101,23 @@ def test_no_norm_is_below_it(goal: nz.WorstVariance | nz.PNormVariance | str, se
     assert 0.6 * least < found <= least * (1 + 1e-9)
 
 
+def test_single_places_may_be_all_that_a_set_is_asked_for() -> None:
+    """No set of others is asked by groups here but the empty one."""
+    along, across, single, _ = ways(9, seed=0)
+    schema = nz.Schema.from_sizes({"place": 9, "age": 3})
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"place": along}),
+            nz.Query(schema, {"place": across}),
+            nz.Query(schema, {"place": single, "age": nz.Prefix()}),
+        ]
+    )
+    least = reached(nz.plan(workload, budget=BUDGET, objective="worst", planner="optimal"))
+    with planned_as_long(values=8):
+        plan = nz.plan(workload, budget=BUDGET, objective="worst")
+        assert 0.5 * least < plan.certify().bound <= least * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("seed", seeds(4))
 def test_the_slopes_of_the_norm(seed: int) -> None:
     """By differences, also where groups are more than values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,3 +80,73 @@ def test_a_loaded_tree_knows_its_bound(tmp_path: Path) -> None:
     assert loaded.lower_bound == plan.lower_bound
     with pytest.raises(PlanError, match="nodes of a tree"):
         nz.adaptive([plan, nz.plan(workload.subset([0]), budget=nz.zCDP(0.2))])
+
+
+@pytest.mark.parametrize("planner", ["auto", "residual"])
+@pytest.mark.parametrize("objective", ["worst", "targets"])
+def test_errors_are_numbers_where_the_total_is_public(planner: str, objective: str) -> None:
+    """Queries of no cost get no weight in the search; their errors and all others are known."""
+    schema = nz.Schema.from_sizes({"one": 1, "a": 5})
+    groups = nz.Custom([[0, 0, 0, 0, 1], [0, 1, 1, 1, 0], [1, 0, 0, 0, 0]])
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {}, name="all"),
+            nz.Query(schema, ["one", "a"], matrix=[[2, 1, 2, 2, 2]], name="matrix"),
+            nz.Query(schema, {"a": groups}, name="groups"),
+        ]
+    )
+    how: dict[str, Any] = {"objective": "worst", "budget": nz.zCDP(0.5)}
+    if objective == "targets":
+        how = {"targets": {"all": 1.0, "matrix": 1.0, "groups": 1.0}}
+    plan = nz.plan(workload, neighbours="replace", planner=planner, **how)
+    each = {query.name: plan.variance(query) for query in workload}
+    assert each["all"] == pytest.approx([0.0], abs=1e-12)
+    assert plan.total_variance == pytest.approx(sum(v.sum() for v in each.values()), rel=1e-6)
+    assert "nan" not in str(plan)
+
+
+def test_a_loss_without_a_gradient_where_some_variances_are_zero() -> None:
+    """Differences of the loss need a step where no query costs anything."""
+    some = nz.Query(LINE, {"a": nz.Custom([[0, 0, 1, 1]])})
+    workload = nz.Workload([nz.Query(LINE, {}), some, nz.Query(LINE, {}, name="again")])
+    how: dict[str, Any] = {"budget": nz.zCDP(0.5), "neighbours": "replace"}
+    losses = (
+        nz.ConvexLoss(lambda v: float(v @ v)),
+        nz.ConvexLoss(lambda v: float(v @ v), lambda v: 2 * v),
+    )
+    plans = [nz.plan(workload, objective=loss, **how) for loss in losses]
+    assert plans[0].total_variance == pytest.approx(plans[1].total_variance, rel=1e-3)
+
+
+@pytest.mark.parametrize("what", ["plan", "certify", "bounds"])
+def test_linear_algebra_that_fails_is_refused_in_words(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = nz.Schema.from_sizes({"a": 6, "b": 2})
+    workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix()}), nz.Query(schema, ["a", "b"])])
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), objective="worst", planner="residual")
+    calls = {
+        "plan": lambda: nz.plan(workload, budget=nz.zCDP(0.5)),
+        "certify": plan.certify,
+        "bounds": lambda: nz.bounds(workload),
+    }
+
+    def fails(*_: object, **__: object) -> None:
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    for name in ("eigh", "eigvalsh", "svd", "inv", "cholesky", "solve"):
+        monkeypatch.setattr(np.linalg, name, fails)
+    with pytest.raises(PlanError, match="differ too much for double precision"):
+        calls[what]()
+
+
+def test_a_challenger_whose_linear_algebra_fails_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(problem: object) -> None:
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr("noiseplan.planning.planners.replaced_optimum.unasked", fails)
+    workload = nz.Workload([nz.Query(PAIR, {"a": nz.Prefix()}), nz.Query(PAIR, ["a", "b"])])
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), neighbours="replace")
+    assert dict(plan.considered)["optimal"] == "not found, weights differ too much"

@@ -55,6 +55,12 @@ def test_of_each_person_so_many_records_are_kept(tmp_path: Path) -> None:
     assert again.plan.max_rows == 2
     words = (tmp_path / "out" / "certificate.txt").read_text(encoding="utf-8")
     assert "one person, with at most 2 records" in words
+    for published in (release, again):  # the same whether one record was left out or a thousand
+        for answer in (published.answer("total"), published.median("a"), published.share("b")):
+            assert "Of each person at most 2 records were counted" in str(answer)
+            assert "Of each person at most 2 records were counted" in answer._repr_html_()
+    few = plan.release({"a": [0], "b": [0], "id": ["x"]}, person="id")
+    assert few.answer("total").notes == release.answer("total").notes
 
 
 @pytest.mark.parametrize("rows", [0, -1, 2.5, True, "3"])

@@ -547,3 +547,33 @@ def test_what_would_be_searched_for_long_is_refused(
         with pytest.raises(PlanError, match=r"more than 2,048 .* merge values: 150 bins of 20"):
             nz.plan(fine, budget=budget, neighbours=neighbours)
     assert nz.plan(merged, budget=budget, neighbours=neighbours).total_variance > 0
+
+
+@pytest.mark.parametrize("objective", [nz.WorstVariance(), nz.PNormVariance(4), "targets"])
+def test_a_series_of_another_objective_says_that_it_is_that_of_the_total(
+    objective: nz.Objective | str,
+) -> None:
+    """One series alone leaves nothing to share out: the plan is the one for the total."""
+    workload = nz.Workload.prefix(nz.Schema.from_sizes({"a": 100_000}))
+    total = nz.plan(workload, budget=BUDGET)
+    how: dict[str, Any] = {"objective": objective}
+    if isinstance(objective, str):
+        how = {"targets": 9.0}
+    plan = nz.plan(workload, budget=BUDGET, **how)
+    assert plan.total_variance == pytest.approx(total.total_variance, rel=1e-6)
+    said = "(taken, with the rows for the total variance)"
+    assert said in str(plan)
+    assert said not in str(total)
+
+
+def test_rows_that_are_searched_for_an_objective_are_not_said_to_be_those_of_the_total() -> None:
+    said = "(asked for, with the rows for the total variance)"
+    asked: dict[str, Any] = {"budget": BUDGET, "noise": "gaussian", "planner": "residual"}
+    few, many = (nz.Workload.prefix(nz.Schema.from_sizes({"a": values})) for values in (40, 600))
+    norm, loss = nz.PNormVariance(8), nz.ConvexLoss(lambda v: float(v @ v), lambda v: 2 * v)
+    assert said not in str(nz.plan(few, objective=norm, **asked))
+    assert said in str(nz.plan(many, objective=norm, **asked))
+    assert said not in str(nz.plan(many, objective=nz.PNormVariance(1), **asked))
+    assert said not in str(nz.plan(few, objective=loss, **asked))  # which falls with the total
+    several = few + nz.Query(few.schema, {"a": nz.Ranges()})
+    assert said in str(nz.plan(several, objective=loss, **asked))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from math import prod
 from unittest import mock
@@ -13,8 +14,10 @@ import pytest
 
 import noiseplan as nz
 from depth import seeds
+from integer_oracles import Measured
 from noiseplan.domain.gram import workload_gram
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.optimize import row_space_optimum
 from noiseplan.optimize.cell_columns import (
     Columns,
@@ -112,6 +115,31 @@ def planned(
         problem = Targets().forward(problem)
     assert row_space_plans.refuses(problem) is None
     return finish(problem, row_space_plans.solve(problem))
+
+
+@pytest.mark.parametrize("largest", [1, 4_000_000, 2**30, 2**40])
+def test_sums_of_large_numbers_are_optimal_in_integers_too(largest: int) -> None:
+    """Entries of C are the smaller, the larger those of the rows are: rounded to none, nothing was
+    left to be measured."""
+    schema = nz.Schema.from_sizes({"a": 24, "b": 24})
+    rows = np.random.default_rng(2).integers(0, largest + 1, (5, schema.size))
+    workload = nz.Workload([nz.Query(schema, ["a", "b"], matrix=rows)])
+    plan = planned(workload, noise="discrete")
+    assert isinstance(plan.mechanism, WorkloadRowsMechanism)
+    assert plan.gap is not None and plan.gap < 1e-3
+    cost = optimum_at_cost_one(workload).value / plan.privacy.pcost
+    assert plan.total_variance <= cost * 1.001
+    assert 0.499 < Measured.of(plan).rho("add-remove") <= Fraction(plan.privacy.rho) <= 0.5
+
+
+@pytest.mark.parametrize("size", [24, 40], ids=["few cells", "more cells"])
+def test_sums_too_large_to_be_priced_are_refused_with_what_works(size: int) -> None:
+    schema = nz.Schema.from_sizes({"a": size, "b": size})
+    rows = np.random.default_rng(2).integers(0, 2**48, (5, schema.size))
+    workload = nz.Workload([nz.Query(schema, ["a", "b"], matrix=rows)])
+    with pytest.raises(PlanError, match="planner='workload'"):
+        planned(workload, noise="discrete")
+    assert nz.plan(workload, budget=BUDGET, planner="workload").rmse < 5 * rows.max()
 
 
 # ---------------------------------------------------------------------- tables and columns

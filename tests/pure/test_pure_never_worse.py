@@ -122,11 +122,15 @@ def test_cells_of_one_table_beside_rows_of_another(score: str, neighbours: str) 
     assert found <= by_hand(CELLS_AND_ROWS, 1.0, neighbours, score) * (1 + 1e-6)
 
 
-def test_noise_on_cells_and_rows_is_taken_where_it_is_best() -> None:
-    how = {"budget": nz.PureDP(1.0), "objective": "worst", "neighbours": "replace"}
+@pytest.mark.parametrize(
+    ("neighbours", "name"),
+    [("add-remove", "rows or cells of each table"), ("replace", "a matrix of each table")],
+)
+def test_noise_on_cells_and_rows_is_taken_where_it_is_best(neighbours: str, name: str) -> None:
+    how = {"budget": nz.PureDP(1.0), "objective": "worst", "neighbours": neighbours}
     plan = nz.plan(CELLS_AND_ROWS, **how)
-    assert plan.considered[0] == ("rows or cells of each table", "taken")
-    assert "rows or cells of each table (taken)" in str(plan)
+    assert plan.considered[0] == (name, "taken")
+    assert f"{name} (taken)" in str(plan)
     others = [nz.plan(CELLS_AND_ROWS, planner=name, **how) for name in ("identity", "workload")]
     assert all(plan.worst_variance < 0.97 * other.worst_variance for other in others)
 
@@ -431,7 +435,9 @@ def test_never_worse_than_the_best_plan_of_each_table(score: str, neighbours: st
     shares = each**0.5 if score == "worst" else each ** (power[score] / (2 * power[score] + 1))
     apart = np.linalg.norm(each / (shares / shares.sum()) ** 2, power.get(score, np.inf))
     plan = nz.plan(TABLES, budget=nz.PureDP(1.0), **how)
-    assert SCORES[score](every(plan)) <= apart * (1 + 1e-3)
+    # Shares among tables measured together leave out what a public total tells of each.
+    above = 1e-3 if neighbours == "add-remove" else 5e-3
+    assert SCORES[score](every(plan)) <= apart * (1 + above)
 
 
 @pytest.mark.few(1)

@@ -193,3 +193,11 @@ def test_adaptive_says_what_to_do() -> None:
     plans = [nz.plan(nz.Workload.marginals(SCHEMA, k=k), budget=nz.PureDP(1.0)) for k in (1, 2)]
     with pytest.raises(PlanError, match=r"pure DP.*zCDP\(0.5\).*choose without data"):
         nz.adaptive(plans)
+
+
+def test_noise_on_rows_is_not_shared_for_a_loss_of_ones_own() -> None:
+    workload = nz.Workload.marginals(SCHEMA, k=1)
+    loss = nz.ConvexLoss(lambda v: float(v @ v), lambda v: 2 * v)
+    with pytest.raises(PlanError, match="not for a loss of your own; use planner='auto'"):
+        nz.plan(workload, budget=nz.PureDP(1.0), planner="workload", objective=loss)
+    assert nz.plan(workload, budget=nz.zCDP(0.5), planner="workload", objective=loss).rmse > 0

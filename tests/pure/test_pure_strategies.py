@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import cvxpy as cp
@@ -204,3 +205,22 @@ def test_no_bound_is_searched_for_values_beyond_the_limit(monkeypatch: pytest.Mo
     plan = nz.plan(nz.Workload([query]), budget=nz.PureDP(1.0), planner="identity")
     assert plan.lower_bound == 0.0
     assert "no bound of any use is known" in str(plan)
+
+
+@pytest.mark.parametrize("name", ["singular-value", "eigen", "eigen-principal", "privelet"])
+def test_a_strategy_that_is_worse_than_single_cells_says_so(name: str) -> None:
+    """All ranges of 64: the page says nine to twelve times for eigenvectors."""
+    schema = nz.Schema.from_sizes({"x": 64})
+    ranges = nz.Workload([nz.Query(schema, {"x": nz.Ranges()})])
+    plan = nz.plan(ranges, budget=nz.PureDP(1.0), planner=name)
+    cells = nz.plan(ranges, budget=nz.PureDP(1.0), planner="identity")
+    found = re.search(r"identity: total variance about ([\d.]+) times smaller", str(plan))
+    assert found is not None
+    assert float(found[1]) == pytest.approx(plan.total_variance / cells.total_variance, rel=0.1)
+    assert "smaller" not in str(
+        nz.plan(ranges, budget=nz.PureDP(1.0), planner="weighted-hierarchical")
+    )
+    if name != "privelet":
+        assert plan.total_variance > 9 * cells.total_variance
+        gaussian = nz.plan(ranges, budget=nz.zCDP(0.5), planner=name)
+        assert "times smaller" not in str(gaussian)

@@ -86,6 +86,11 @@ def test_names_of_the_workload_go_first() -> None:
         ("age=7", "'7' is neither a value of 'age'"),
         ("age=3..1", "holds no value"),
         ("age=..", "neither a value"),
+        ("age=0-3", r"Did you mean '0\.\.3'\?"),
+        ("age=1 – 2 | 3", r"Did you mean '1\.\.2'\?"),
+        ("age=3-1", r"'age' is ordinal: 0, 1, 2, 3, 4, 5$"),  # no span, so none is meant
+        ("pay=5-20", r"Did you mean '5\.\.20'\?"),
+        ("sex=F-M", r"neither a value of 'sex'"),
         ("age=1..9", "'9' is neither a value"),
         ("sex=F..M", "needs an ordered attribute"),
         ("sex=f", "Did you mean 'F'|neither a value"),

@@ -19,7 +19,7 @@ DAYS = [date(2020, 1, 1), date(2020, 1, 2)]
 
 labels = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=4),
-    st.integers(-(2**70), 2**70),
+    st.integers(-(2**63), 2**64 - 1),
     st.integers(-5, 5),
     st.floats(allow_nan=False),
     st.booleans(),
@@ -40,7 +40,7 @@ attributes: st.SearchStrategy[Attribute] = st.one_of(
     st.builds(Binned, edge_lists, clip=st.booleans(), missing=gone),
     st.builds(
         lambda low, size, clip, missing: Ordinal(range(low, low + size), missing, clip),
-        st.integers(),
+        st.integers(-(2**63), 2**64 - 50),
         st.integers(1, 50),
         st.booleans(),
         gone,

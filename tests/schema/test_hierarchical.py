@@ -306,6 +306,7 @@ SAVED = Hierarchical(PLACES).to_dict()
         {"parents": [{"children": [-1, 6]}, [0, 1, 1]]},
         {"parents": [[0.0, 1, 0, 2, 1], [0, 1, 1]]},
         {"labels": [{"range": [0, 10**12]}, *SAVED["labels"][1:]]},  # type: ignore[index]
+        {"labels": [{"range": [2**64, 2**64 + 5]}, *SAVED["labels"][1:]]},  # type: ignore[index]
         {"labels": [["b1", "b1", "b3", "b4", "b5"], *SAVED["labels"][1:]]},  # type: ignore[index]
         {"labels": [[None, "b2", "b3", "b4", "b5"], *SAVED["labels"][1:]]},  # type: ignore[index]
         {"labels": SAVED["labels"][:2]},  # type: ignore[index]

@@ -5,54 +5,65 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from statistics import NormalDist
 from typing import Any
 
 
 class Served:
     """`noiseplan studio` in a folder, as a user starts it."""
 
-    def __init__(self, folder: Path, study: str | None = None, port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, study: str | None = None, port: int | None = None, *options: str
+    ) -> None:
         self.folder = folder
-        order = [sys.executable, "-m", "noiseplan", "studio", "--no-browser"]
+        order = [sys.executable, "-m", "noiseplan", "studio", "--no-browser", *options]
         order += [] if port is None else ["--port", str(port)]
         order += [] if study is None else [study]
         self.process = subprocess.Popen(
             order, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        self.address = self._address()
-        found = re.search(r":(\d+)/", self.address)
-        assert found
-        self.port = int(found[1])
+        self.addresses: SimpleQueue[str] = SimpleQueue()
+        self.listening = threading.Thread(target=self._listen)
+        self.listening.start()
+        first = self.address()
+        self.addresses.put(first)
+        self.port = int(first.split(":")[2].partition("/")[0])
 
-    def _address(self) -> str:
+    def _listen(self) -> None:
         assert self.process.stdout is not None
-        said = ""
-        for line in self.process.stdout:
-            said += line
-            found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line)
-            if found:
-                return found[0]
-        raise AssertionError(f"the studio did not start: {said}")
+        with self.process.stdout as printed:
+            for line in printed:
+                for address in re.findall(r"http://127\.0\.0\.1:\d+/#token=\S+", line):
+                    self.addresses.put(address)
+
+    def address(self) -> str:
+        """The address that was printed last: each is good once, and the next is printed then."""
+        return self.addresses.get(timeout=60)
 
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.listening.join()
 
 
 @contextmanager
-def studio(folder: Path, study: str | None = None, port: int | None = None) -> Iterator[Served]:
-    served = Served(folder, study, port)
+def studio(
+    folder: Path, study: str | None = None, port: int | None = None, *options: str
+) -> Iterator[Served]:
+    served = Served(folder, study, port, *options)
     try:
         yield served
     finally:
         served.stop()
 
 
+# Half of the interval at 95 %, of which ± is, in standard errors of Gaussian noise.
+HALF = NormalDist().inv_cdf(0.975)
 # What the page says to those who listen to it, in order: the next words take the place of the last,
 # and whoever looks now and then could miss them.
 LISTENING = """document.addEventListener("DOMContentLoaded", () => {
@@ -76,7 +87,7 @@ class Visit:
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._listen)
-        self.page.goto(served.address)
+        self.page.goto(served.address())
         self.page.locator("#attributes h2").wait_for()
 
     def _listen(self, message: Any) -> None:
@@ -111,7 +122,7 @@ class Visit:
         self.page.locator("#errors").wait_for()
 
     def errors_shown(self) -> dict[str, tuple[float, float]]:
-        """Every table with its standard error and its largest, as the page writes them."""
+        """Every table with its ± and its largest, as the page writes them."""
         rows = self.page.locator("#errors tbody tr").all()
         number = lambda row, kind: float(row.locator(f".{kind}").inner_text().replace(",", ""))  # noqa: E731
         return {

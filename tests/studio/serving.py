@@ -17,7 +17,7 @@ from noiseplan.studio.app import create
 from noiseplan.studio.calls import Studio
 from noiseplan.studio.jobs import Jobs
 from noiseplan.studio.launch import listening_socket
-from noiseplan.studio.security import COOKIE, new_token
+from noiseplan.studio.security import Keys
 
 PATIENCE = 120.0
 # A study that is planned for minutes: long enough to be cancelled.
@@ -36,15 +36,11 @@ zcdp = 0.5
 
 
 class Page:
-    """What a page may do: calls with its key and its header."""
+    """What a page may do: calls with its key, in the header of the page."""
 
-    def __init__(self, studio: Studio, port: int, token: str) -> None:
-        self.studio, self.port, self.token = studio, port, token
-        self.headers = {
-            "Host": f"127.0.0.1:{port}",
-            "Cookie": f"{COOKIE}-{port}={token}",
-            "X-Noiseplan-Studio": "1",
-        }
+    def __init__(self, studio: Studio, port: int, keys: Keys) -> None:
+        self.studio, self.port, self.keys = studio, port, keys
+        self.headers = {"Host": f"127.0.0.1:{port}", "X-Noiseplan-Studio": keys.key}
 
     def call(
         self, method: str, path: str, body: Any = None, headers: dict[str, str | None] | None = None
@@ -101,13 +97,15 @@ class WhenAsked(Jobs):
 
 
 @contextmanager
-def served(folder: Path, name: str | None = None, jobs: Jobs | None = None) -> Iterator[Page]:
+def served(
+    folder: Path, name: str | None = None, jobs: Jobs | None = None, data: tuple[str, ...] = ()
+) -> Iterator[Page]:
     """A studio in a thread of this process, with planning processes of its own."""
-    bound, token = listening_socket(0), new_token()
+    bound, keys = listening_socket(0), Keys(lambda token: None)
     port = bound.getsockname()[1]
-    studio = Studio(folder, name, jobs or WhenAsked())
+    studio = Studio(folder, name, jobs or WhenAsked(), data)
     config = uvicorn.Config(
-        create(studio, token, port), log_level="critical", ws="none", lifespan="on"
+        create(studio, keys, port), log_level="critical", ws="none", lifespan="on"
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
@@ -115,7 +113,7 @@ def served(folder: Path, name: str | None = None, jobs: Jobs | None = None) -> I
     while not server.started:
         time.sleep(0.005)
     try:
-        yield Page(studio, port, token)
+        yield Page(studio, port, keys)
     finally:
         server.should_exit = True
         thread.join()

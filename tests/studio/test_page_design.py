@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_browser import Visit, studio
+from page_browser import HALF, Visit, studio
 
 
 def add_attribute(visit: Visit, name: str, kind: str, **fields: str) -> None:
@@ -57,11 +57,11 @@ def test_a_study_designed_on_the_page_is_planned_alike_by_the_command_line(
         expected = {row["table"]: row for row in found["tables"]}
         assert set(shown) == set(expected) and len(shown) == 9
         for name, (error, worst) in shown.items():
-            assert error == pytest.approx(expected[name]["std_error"], rel=1e-3), name
-            assert worst == pytest.approx(expected[name]["worst_std_error"], rel=1e-3), name
-        assert float(rmse.strip("± ")) == pytest.approx(found["rmse"], rel=1e-3)
+            assert error == pytest.approx(HALF * expected[name]["std_error"], rel=1e-3), name
+            assert worst == pytest.approx(HALF * expected[name]["worst_std_error"], rel=1e-3), name
+        assert float(rmse.strip("± ")) == pytest.approx(HALF * found["rmse"], rel=1e-3)
         worst = max(row["worst_std_error"] for row in found["tables"])
-        assert float(largest.strip("± ")) == pytest.approx(worst, rel=1e-3)
+        assert float(largest.strip("± ")) == pytest.approx(HALF * worst, rel=1e-3)
         check_file(tmp_path / "people.toml", found)
         assert {url.split("/")[2] for url in visit.asked} == {f"127.0.0.1:{served.port}"}
         visit.close()

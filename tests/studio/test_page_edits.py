@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -181,6 +183,42 @@ def test_errors_scale_while_the_slider_moves_and_are_planned_when_it_rests(visit
     assert focused(visit) == "slider"
 
 
+def target_shown(visit: Visit) -> float:
+    return float(visit.page.locator("#errors tr[data-table='ages'] .target").inner_text())
+
+
+def of_gauss(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def of_laplace(level: float) -> float:
+    """The reach of one Laplace number, or of the Gaussian that a sum of many is nearly."""
+    return max(of_gauss(level), -math.log(1 - level) / math.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    ("budget", "widest"), [("", of_gauss), ("[budget]\npure_dp = 0.5\n", of_laplace)]
+)
+def test_a_plus_or_minus_is_half_the_interval_at_the_level_chosen(
+    visit: Visit, budget: str, widest: Callable[[float], float]
+) -> None:
+    targets = '[targets]\n"ages" = { half_width = 100, level = 0.9 }\n'
+    type_text(visit, TOWN.partition("[budget]")[0] + targets + budget)
+    visit.planned()
+    level = visit.page.get_by_label("± at")
+    assert level.input_value() == "0.9" and target_shown(visit) == 100.0
+    before = visit.errors_shown()["ages"]
+    level.select_option("0.99")
+    wider = widest(0.99) / widest(0.9)
+    assert target_shown(visit) == pytest.approx(100 * wider, rel=1e-3)
+    assert visit.errors_shown()["ages"] == pytest.approx([wider * x for x in before], rel=1e-3)
+    assert "half of the 99 % interval" in visit.page.locator(".figures").inner_text()
+    assert visit.page.get_by_label("Target of ages: plus or minus").input_value() == "100"
+    if not budget:
+        largest = float(visit.page.locator("#largest").inner_text().strip("± "))
+        assert largest == pytest.approx(100 * wider, rel=1e-2)  # met, at the least cost
+
+
 def test_accuracy_first_finds_the_least_budget(visit: Visit) -> None:
     visit.planned()
     visit.page.get_by_label("Chosen by").select_option("targets")
@@ -192,8 +230,8 @@ def test_accuracy_first_finds_the_least_budget(visit: Visit) -> None:
     written = tomllib.loads(study_text(visit))
     assert "budget" not in written
     assert written["targets"]["ages"] == {"half_width": 12, "level": 0.95}
-    error = visit.errors_shown()["ages"][0]
-    assert error <= 12 / half_width_factor(0.95, 1) * 1.001
+    assert visit.errors_shown()["ages"][1] <= 12.01
+    assert target_shown(visit) == 12.0
     assert "ρ = " in visit.page.locator("#least").inner_text()
     visit.page.get_by_label("Chosen by").select_option("approx_dp")
     visit.planned()
@@ -255,8 +293,10 @@ def module(visit: Visit, name: str, call: str, *given: Any) -> Any:
 
 def test_numbers_and_questions_of_the_page_are_those_of_the_library(visit: Visit) -> None:
     for level in (0.5, 0.9, 0.95, 0.99, 0.999999):
-        expected = half_width_factor(level, 1)
-        assert module(visit, "numbers.js", "widthFactor", level) == pytest.approx(expected)
+        for laplace in (False, True):
+            expected = half_width_factor(level, 1, laplace)
+            found = module(visit, "numbers.js", "widthFactor", level, laplace)
+            assert found == pytest.approx(expected)
     for ways in range(5):
         exactly = module(visit, "table_drafts.js", "familySize", "k", ways, 7)
         at_most = module(visit, "table_drafts.js", "familySize", "up_to", ways, 7)

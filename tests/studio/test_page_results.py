@@ -11,10 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_browser import TOWN, Served, Visit, study_text, visiting
+from page_browser import HALF, TOWN, Served, Visit, studio, study_text, town, visiting
 from serving import ENDLESS
 
+import noiseplan as nz
 from noiseplan.study import read_study
+
+STUDY = f"""{TOWN}
+[ledger]
+file = "town.ledger"
+dataset = "town"
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """That study with a ledger, and data that may be released."""
+    folder = tmp_path_factory.mktemp("town")
+    (folder / "town.toml").write_text(STUDY, encoding="utf-8")
+    nz.Ledger(folder / "town.ledger", create=True).open_dataset("town", nz.zCDP(9.0))
+    with studio(folder, "town.toml", None, "--data", last_year(folder).name) as running:
+        yield running
 
 
 @pytest.fixture
@@ -43,14 +60,14 @@ def test_a_guess_tells_relative_errors_and_useless_cells(visit: Visit) -> None:
     visit.page.get_by_label("People in all", exact=True).fill("60")
     visit.click("Compare with these")
     visit.page.get_by_text("spread evenly over all cells").wait_for()
-    error = visit.errors_shown()["sex × age"][0]
+    error = visit.errors_shown()["sex × age"][0] / HALF
     *_, relative, useless = cells(visit, "sex × age")
     # 60 people over 20 cells: 3 in each, all of which have the same error.
     assert float(relative.split()[0]) == pytest.approx(100 * error / 3, rel=0.02)
     assert useless == ("100 %" if error / 3 > 0.5 else "none")
     visit.page.get_by_label("A cell is useless above").fill("1000")
     visit.click("Compare with these")
-    visit.page.get_by_text("No cell has a relative error above 1,000 %.").wait_for()
+    visit.page.get_by_text("No cell has a relative standard error above 1,000 %.").wait_for()
 
 
 def test_a_public_table_tells_which_cells_will_be_useless(visit: Visit, tmp_path: Path) -> None:
@@ -107,7 +124,7 @@ def test_variants_are_kept_and_compared_side_by_side(visit: Visit) -> None:
     visit.click("Variants (1)")
     visit.click("Open with pairs", visit.dialog())
     visit.planned()
-    assert study_text(visit) == TOWN
+    assert study_text(visit) == STUDY
     assert visit.errors_shown() == before
 
 
@@ -170,7 +187,9 @@ def test_python_commands_and_report_leave_the_page(visit: Visit, tmp_path: Path)
         check=True,
     )
     rmse = float(ran.stdout.split("rmse")[-1])
-    assert float(page.locator("#rmse").inner_text().strip("± ")) == pytest.approx(rmse, rel=1e-3)
+    assert float(page.locator("#rmse").inner_text().strip("± ")) == pytest.approx(
+        HALF * rmse, rel=1e-3
+    )
     page.keyboard.press("Escape")
     visit.click("Take out…")
     page.get_by_role("button", name="Commands").click()
@@ -184,15 +203,14 @@ def test_python_commands_and_report_leave_the_page(visit: Visit, tmp_path: Path)
     visit.click("Take out…")
     with page.expect_download() as download:
         page.get_by_role("button", name="Download the study").click()
-    assert Path(download.value.path()).read_text(encoding="utf-8") == TOWN
+    assert Path(download.value.path()).read_text(encoding="utf-8") == STUDY
 
 
 def test_a_release_asks_twice_and_is_done_by_the_command_line(visit: Visit, served: Served) -> None:
     page = visit.page
-    last_year(served.folder)
     visit.click("Take out…")
     page.get_by_role("button", name="Release…").click()
-    visit.dialog().get_by_label("Data").fill("last-year.csv")
+    assert visit.dialog().get_by_label("Data").input_value() == "last-year.csv"
     visit.dialog().get_by_label("Into the folder").fill("released")
     visit.click("What would happen?", visit.dialog())
     page.get_by_text("once and for good").wait_for()
@@ -209,7 +227,7 @@ def released_into(visit: Visit, folder: str) -> None:
     """All that a user does for a release."""
     visit.click("Take out…")
     visit.page.get_by_role("button", name="Release…").click()
-    visit.dialog().get_by_label("Data").fill("last-year.csv")
+    assert visit.dialog().get_by_label("Data").input_value() == "last-year.csv"
     visit.dialog().get_by_label("Into the folder").fill(folder)
     visit.click("What would happen?", visit.dialog())
     visit.dialog().get_by_label("Type “release” to go on").fill("release")
@@ -217,7 +235,6 @@ def released_into(visit: Visit, folder: str) -> None:
 
 
 def test_a_lost_connection_says_nothing_of_the_release(visit: Visit, served: Served) -> None:
-    last_year(served.folder)
     lost: list[str] = []
 
     def lose(route: Any) -> None:
@@ -231,7 +248,6 @@ def test_a_lost_connection_says_nothing_of_the_release(visit: Visit, served: Ser
 
 
 def test_a_release_that_is_forgotten_is_not_called_undone(visit: Visit, served: Served) -> None:
-    last_year(served.folder)
     answer = {"error": {"message": "no such job"}}
     visit.page.route("**/api/jobs/*", lambda route: route.fulfill(status=404, json=answer))
     released_into(visit, "forgotten")
@@ -246,3 +262,12 @@ def test_a_release_needs_a_study_that_is_saved(visit: Visit) -> None:
     visit.click("Take out…")
     visit.page.get_by_role("button", name="Release…").click()
     assert "Save first" in visit.dialog().inner_text()
+
+
+def test_without_data_that_were_named_the_page_says_how_to_name_them(
+    browser: Any, tmp_path: Path
+) -> None:
+    with town(tmp_path) as served, visiting(browser, served) as visit:
+        visit.click("Take out…")
+        visit.page.get_by_role("button", name="Release…").click()
+        assert "noiseplan studio town.toml --data FILE" in visit.dialog().inner_text()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from page_browser import PATIENCE, TOWN, Served, Visit, studio, study_text, town, visiting
 from playwright.sync_api import expect
 
-from noiseplan.studio.launch import listening_socket
+from noiseplan.studio.launch import forwarding, listening_socket
 
 MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\("
 
@@ -155,11 +157,44 @@ def test_work_outlives_a_reload_and_a_closed_tab(browser: Any, served: Served) -
 def wait_until_no_tab_is_open(context: Any, served: Served) -> None:
     """A browser gives the lock of a tab back some time after the tab is closed."""
     page = context.new_page()
-    page.goto(f"{served.address.partition('?')[0]}static/main.js")
+    page.goto(f"http://127.0.0.1:{served.port}/static/main.js")
     free = "async () => (await navigator.locks.query()).held.length === 0"
     while not page.evaluate(free):
         page.wait_for_timeout(20)
     page.close()
+
+
+def test_an_address_opens_one_tab_and_leaves_no_key_behind(browser: Any, tmp_path: Path) -> None:
+    """The browser comes by the private page, and no other port of this machine is sent anything."""
+    sent: list[str | None] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(self.headers["Cookie"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with town(tmp_path) as served, HTTPServer(("127.0.0.1", 0), Other) as other:
+        Thread(target=other.serve_forever).start()
+        context = browser.new_context()
+        page, address = context.new_page(), served.address()
+        with forwarding(address) as file:
+            page.goto(file.as_uri())
+            page.locator("#attributes h2").wait_for()
+        page.get_by_role("heading", name="area", exact=True).wait_for()
+        assert page.url == f"http://127.0.0.1:{served.port}/"
+        page.reload()
+        page.get_by_role("heading", name="area", exact=True).wait_for()
+        late = context.new_page()
+        late.goto(address)
+        late.get_by_text("This tab has no key").wait_for()
+        late.goto(f"http://127.0.0.1:{other.server_port}/")
+        assert context.cookies() == [] and set(sent) == {None}
+        context.close()
+        other.shutdown()
 
 
 def port_of_nobody() -> int:
@@ -179,8 +214,9 @@ def test_a_server_that_was_killed_and_started_again_loses_nothing(
         visit.click("Remove small")
         visit.page.get_by_text("The studio does not answer.").wait_for()
         with studio(tmp_path, "town.toml", port=first.port) as second:
-            visit.page.get_by_text("does not know this page").wait_for()
+            visit.page.get_by_text("This tab has no key").wait_for()
             again = Visit(context, second)  # the address that it printed, in another tab
+            visit.page.evaluate("(to) => location.assign(to)", second.address())  # the next, here
             visit.page.get_by_role("heading", name="small").wait_for(state="detached")
             expect(visit.page.locator("#notices")).to_be_empty(timeout=PATIENCE)
             visit.planned()

@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from serving import ENDLESS, Page, served
 
+import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.data import example_study
 from noiseplan.studio import planned as module
 from noiseplan.studio.jobs import KEPT_JOBS, Jobs
-from noiseplan.studio.planned import MOST_TABLES, plan_view
+from noiseplan.studio.planned import MOST_TABLES, agreement_words, plan_view
 from noiseplan.studio.public_files import Desk
 from noiseplan.study import read_study
 
@@ -144,6 +146,36 @@ def test_of_very_many_tables_the_kinds_are_told(monkeypatch: pytest.MonkeyPatch)
     found = plan_view(study, plan)
     assert found["by_kind"] and MOST_TABLES > 2
     assert sum(each["tables"] for each in found["tables"]) == len(plan.workload)
+
+
+def test_the_page_says_which_tables_agree(page: Page) -> None:
+    """Rows of a matrix over a domain too large to be planned as one are measured by themselves."""
+    rows = (np.random.default_rng(5).random((4, 960)) < 0.3).astype(int).tolist()
+    text = f"""\
+[schema]
+x = {{ ordinal = {{ from = 1, to = 80 }} }}
+y = {{ ordinal = {{ from = 1, to = 12 }} }}
+z = {{ ordinal = {{ from = 1, to = 60 }} }}
+[[tables]]
+name = "dense"
+query = ["x", "y"]
+matrix = {rows}
+[[tables]]
+name = "up to"
+query = "x, z=prefix"
+[[tables]]
+query = "x"
+[budget]
+zcdp = 1
+"""
+    said = page.plan(text)["agreement"]
+    assert said.startswith("Not all tables agree")
+    assert "tables that agree: 'up to', 'x'; 1 other agrees with none" in said
+    assert page.plan(SMALL)["agreement"].startswith("All tables agree")
+    one = SMALL.partition("[[tables]]")[0] + "[[tables]]\nquery = 'age'\n[budget]\nzcdp = 1\n"
+    assert page.plan(one)["agreement"] == ""
+    saved = Path(__file__).parents[1] / "storage" / "kinds" / "side-by-side" / "release"
+    assert "none agrees with another" in agreement_words(nz.load(saved).plan)
 
 
 def test_errors_that_depend_on_data_are_not_told(page: Page) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from noiseplan import Plan
 from noiseplan.cli import main
 from noiseplan.data import example_study
 from noiseplan.studio import releasing
-from noiseplan.studio.launch import listening_socket
+from noiseplan.studio.launch import listening_socket, named_data
 from noiseplan.studio.public_files import Desk, files_named
 from noiseplan.studio.python_export import python_of
 
@@ -248,12 +251,17 @@ def custody(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def released_from(folder: Path) -> AbstractContextManager[Page]:
+    """A studio that was started with the study and the data."""
+    return served(folder, "study.toml", data=("people.csv",))
+
+
 def wish(**more: str) -> dict[str, str]:
     return {"name": "study.toml", "text": STUDY, "data": "people.csv", "out": "out", **more}
 
 
 def test_a_release_needs_two_confirmations_and_is_the_command_lines(custody: Path) -> None:
-    with served(custody, "study.toml") as page:
+    with released_from(custody) as page:
         asked = page.post("/api/release/ask", **wish())
         words = " ".join(asked["words"])
         assert "ρ = 0.5" in words and "office.ledger" in words and "'out'" in words
@@ -282,7 +290,7 @@ def test_a_release_needs_two_confirmations_and_is_the_command_lines(custody: Pat
 
 def test_a_release_that_has_begun_is_not_stopped(custody: Path) -> None:
     """It is charged before it is drawn: what is stopped in between would be paid for and lost."""
-    with served(custody, "study.toml") as page:
+    with released_from(custody) as page:
         asked = page.post("/api/release/ask", **wish())
         job = page.post("/api/release/confirm", nonce=asked["nonce"], typed="release")["job"]
         status, _, content = page.call("DELETE", f"/api/jobs/{job}", None)
@@ -293,7 +301,7 @@ def test_a_release_that_has_begun_is_not_stopped(custody: Path) -> None:
 
 def test_what_was_confirmed_is_what_is_released(custody: Path) -> None:
     """The command reads the study again: another one, saved just then, is refused and costs 0."""
-    with served(custody, "study.toml") as page:
+    with released_from(custody) as page:
         confirmed = page.studio.desk({}).study(STUDY).digest()
         (custody / "study.toml").write_text(STUDY.replace("0.5", "0.6"))
         command = ("release", "study.toml", "people.csv", "-o", "out", "--confirmed", confirmed)
@@ -303,7 +311,7 @@ def test_what_was_confirmed_is_what_is_released(custody: Path) -> None:
 
 
 def test_releases_that_are_not_asked_for(custody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with served(custody, "study.toml") as page:
+    with released_from(custody) as page:
         status, error = page.refused("/api/release/ask", **wish(text=STUDY + "# new\n"))
         assert status == 400 and "save the study first" in error["message"]
         assert page.refused("/api/release/ask", **wish(name="none.toml"))[0] == 400
@@ -327,10 +335,75 @@ def test_releases_that_are_not_asked_for(custody: Path, monkeypatch: pytest.Monk
     ]
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('[ledger]\nfile = "office.ledger"\ndataset = "people"\n', "names no ledger"),
+        ('"office.ledger"', "named another ledger"),
+        ('"people"', "named another ledger"),
+    ],
+)
+def test_a_release_needs_the_ledger_that_was_named_at_the_start(
+    custody: Path, change: str, said: str
+) -> None:
+    """Whoever has the key saves a study of their own: without a ledger, or with one of theirs."""
+    with released_from(custody) as page:
+        mine = STUDY.replace(change, '"mine"' if change.startswith('"') else "")
+        page.post("/api/save", name="mine.toml", text=mine)
+        status, error = page.refused("/api/release/ask", **wish(name="mine.toml", text=mine))
+        assert status == 422 and said in error["message"]
+        assert "noiseplan studio mine.toml --data FILE" in error["message"]
+
+
+def test_a_release_is_of_data_that_were_named_at_the_start(custody: Path) -> None:
+    (custody / "private.csv").write_text("age\n1\n")
+    with released_from(custody) as page:
+        assert page.json("GET", "/api/start")["data"] == ["people.csv"]
+        for name in ("private.csv", "./people.csv", str(custody / "people.csv"), "*.csv"):
+            status, error = page.refused("/api/release/ask", **wish(data=name))
+            assert status == 422 and "was not named when the studio was started" in error["message"]
+    with served(custody, "study.toml") as page:  # none were named
+        assert page.refused("/api/release/ask", **wish())[0] == 422
+
+
+def test_data_that_are_not_there_are_said_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "people.csv").write_text("age\n1\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["studio", "--no-browser", "--data", str(tmp_path / "peple.csv")])
+    assert ended.value.code == 1
+    assert "people.csv" in capsys.readouterr().err  # what was probably meant
+
+
+def test_data_named_in_another_folder_than_the_study_are_found_from_there(
+    custody: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(custody)
+    assert named_data(["people.csv"], custody) == ("people.csv",)
+    assert named_data(["people.csv", "*.csv"], custody / "studies") == (
+        str(custody / "people.csv"),
+        str(custody / "*.csv"),
+    )
+
+
+def test_the_folder_of_a_release_follows_the_umask(custody: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with released_from(custody) as page:
+            asked = page.post("/api/release/ask", **wish())
+            job = page.post("/api/release/confirm", nonce=asked["nonce"], typed="release")
+            assert page.ended(job["job"])["state"] == "done"
+    finally:
+        os.umask(before)
+    for path in (custody / "out", *(custody / "out").rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
 def test_a_release_reads_no_list_that_nobody_called_public(custody: Path) -> None:
     text = STUDY.replace("{ from = 0, to = 3 }", '{ file = "ages.csv", column = "n" }')
     (custody / "ages.csv").write_text("n\n1\n2\n3\n")
-    with served(custody, "study.toml") as page:
+    with released_from(custody) as page:
         for name in ("study.toml", "other.toml"):
             page.post("/api/save", name=name, text=text, replace=True)
             status, error = page.refused("/api/release/ask", **wish(name=name, text=text))
@@ -344,7 +417,7 @@ def test_a_release_reads_no_list_that_nobody_called_public(custody: Path) -> Non
 
 def test_paths_are_not_taken_for_options(custody: Path) -> None:
     releases = releasing.Releases(custody)
-    with served(custody, "study.toml") as page:
+    with released_from(custody) as page:
         study = page.studio.desk({}).study(STUDY)
         file = page.studio.file()
         assert file is not None
@@ -376,23 +449,19 @@ def started(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
     raise AssertionError("no address was printed")
 
 
-def fetched(address: str, path: str) -> tuple[int, dict[str, str]]:
-    host = address.removeprefix("http://").partition("/")[0]
-    connection = HTTPConnection(host, timeout=60)
-    connection.request("GET", path)
-    answer = connection.getresponse()
-    connection.close()
-    return answer.status, {name.lower(): text for name, text in answer.getheaders()}
-
-
 def test_the_command_serves_on_this_machine_only_and_ends_whole(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
     process, address = started(tmp_path, "study.toml")
     try:
-        assert address.startswith("http://127.0.0.1:")
-        status, headers = fetched(address, "/" + address.rpartition("/")[2])
-        assert status == 303 and "HttpOnly" in headers["set-cookie"]
-        assert fetched(address, "/")[0] == 401
+        host, token = re.fullmatch(r"http://(127\.0\.0\.1:\d+)/#token=([\w-]+)", address).groups()
+        connection = HTTPConnection(host, timeout=60)
+        connection.request("POST", "/api/enter", json.dumps({"token": token}))
+        answer = connection.getresponse()
+        assert answer.status == 200 and json.load(answer)["key"] != token
+        connection.close()
+        assert process.stdout is not None
+        other = next(line.strip() for line in process.stdout if "http://" in line)
+        assert other.startswith(f"http://{host}/#token=") and other != address
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         before = children.read_text().split() if children.exists() else []
     finally:
@@ -401,6 +470,37 @@ def test_the_command_serves_on_this_machine_only_and_ends_whole(tmp_path: Path) 
         if process.stdout:
             process.stdout.close()
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)
+
+
+def test_the_browser_is_started_with_a_private_page_and_no_secret(tmp_path: Path) -> None:
+    """The commands of all users are seen by all: in them stands the name of a page of mode 0600."""
+    program, seen = tmp_path / "browser", tmp_path / "seen"
+    copy = f'import shutil, sys; shutil.copy2(sys.argv[1].removeprefix("file://"), "{seen}.html")'
+    program.write_text(
+        f'#!/bin/sh\n{sys.executable} -c \'{copy}\' "$1"\necho "$@" > {seen}.part\n'
+        f"mv {seen}.part {seen}\n"
+    )
+    program.chmod(0o700)
+    with subprocess.Popen(
+        [sys.executable, "-m", "noiseplan", "studio"],
+        cwd=tmp_path,
+        env={**os.environ, "BROWSER": f"{program} %s"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        address = next(line.strip() for line in process.stdout if "http://" in line)
+        until = time.monotonic() + 60
+        while not seen.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    given = seen.read_text().strip()
+    assert given.startswith("file:///") and given.endswith(".html") and "token" not in given
+    assert not Path(given.removeprefix("file://")).exists()
+    page = seen.with_suffix(".html")
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert f'content="0; url={address}"' in page.read_text()
 
 
 def test_a_killed_server_leaves_no_process(tmp_path: Path) -> None:

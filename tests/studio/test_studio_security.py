@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from serving import Page
 
-from noiseplan.studio.security import COOKIE, HEADERS, MOST_BYTES, POLICY, Gate, new_token
+from noiseplan.studio.security import HEADERS, MOST_BYTES, POLICY, Gate, new_secret
 
 READ = {"text": ""}
 
@@ -17,10 +19,9 @@ READ = {"text": ""}
     ("headers", "status"),
     [
         ({}, 200),
-        ({"Cookie": None}, 401),
-        ({"Cookie": f"{COOKIE}-1=x"}, 401),
-        ({"X-Noiseplan-Studio": None}, 403),
-        ({"X-Noiseplan-Studio": "0"}, 403),
+        ({"X-Noiseplan-Studio": None}, 401),
+        ({"X-Noiseplan-Studio": "1"}, 401),
+        ({"X-Noiseplan-Studio": None, "Cookie": "noiseplan-studio-{port}={key}"}, 401),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "https://127.0.0.1:{port}"}, 403),
@@ -41,7 +42,7 @@ READ = {"text": ""}
 def test_only_the_page_itself_is_answered(
     page: Page, headers: dict[str, str | None], status: int
 ) -> None:
-    ports = {"port": page.port, "other": page.port ^ 1}
+    ports = {"port": page.port, "other": page.port ^ 1, "key": page.keys.key}
     sent = {name: text and text.format(**ports) for name, text in headers.items()}
     for method, path, body in (("POST", "/api/read", READ), ("GET", "/api/start", None)):
         found, answered, content = page.call(method, path, body, sent)
@@ -52,45 +53,71 @@ def test_only_the_page_itself_is_answered(
             assert list(json.loads(content)) == ["error"]
 
 
+KEY = "X-Noiseplan-Studio"
+
+
 def test_the_key_must_be_whole(page: Page) -> None:
-    for key in (page.token[:-1], page.token + "x", page.token.swapcase(), "", "ä"):
-        cookie = f"{COOKIE}-{page.port}={key}"
-        connection = page.call(
-            "GET", "/api/start", headers={"Cookie": cookie.encode().decode("latin-1")}
-        )
-        assert connection[0] == 401
-    both = f"other=1; {COOKIE}-{page.port}=wrong; {COOKIE}-{page.port}={page.token}"
-    assert page.call("GET", "/api/start", headers={"Cookie": both})[0] == 200
+    key = page.keys.key
+    for wrong in (key[:-1], key + "x", key.swapcase(), page.keys.token, "ä", f"{key}, {key}"):
+        sent = {KEY: wrong.encode().decode("latin-1")}
+        assert page.call("GET", "/api/start", headers=sent)[0] == 401
 
 
-def test_keys_are_long_and_new() -> None:
-    assert len({new_token() for _ in range(100)}) == 100
-    assert len(new_token()) >= 43  # 256 bits, 6 to a letter
+def test_secrets_are_long_and_new() -> None:
+    assert len({new_secret() for _ in range(100)}) == 100
+    assert len(new_secret()) >= 43  # 256 bits, 6 to a letter
 
 
-def test_the_printed_address_hands_over_the_key_once_and_hides_it(page: Page) -> None:
-    status, headers, content = page.call(
-        "GET", f"/?token={page.token}", headers={"Cookie": None, "X-Noiseplan-Studio": None}
-    )
-    assert (status, headers["location"], content) == (303, "/", b"")
-    parts = headers["set-cookie"].split("; ")
-    assert parts[0] == f"{COOKIE}-{page.port}={page.token}"
-    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(parts)
-    assert headers["cache-control"] == "no-store"
+def entered(page: Page, token: object) -> tuple[int, dict[str, Any]]:
+    body = json.dumps({"token": token}).encode()
+    status, _, content = page.call("POST", "/api/enter", body, {KEY: None})
+    return status, json.loads(content)
 
 
-@pytest.mark.parametrize(
-    "path", ["/?token=wrong", "/", "/?token=", "/static/index.html", "/?token={token}&token=x"]
-)
-def test_without_the_key_nothing_is_shown(page: Page, path: str) -> None:
-    path = path.format(token=page.token)
-    assert page.call("GET", path, headers={"Cookie": None})[0] == 401
+def test_the_token_of_the_address_is_good_once_and_is_no_key(page: Page) -> None:
+    token = page.keys.token
+    assert entered(page, token[:-1])[0] == entered(page, None)[0] == entered(page, "")[0] == 401
+    status, found = entered(page, token)
+    assert status == 200 and found["key"] not in (token, page.keys.token)
+    assert page.call("GET", "/api/start", headers={KEY: found["key"]})[0] == 200
+    status, found = entered(page, token)
+    assert status == 401 and "good once" in found["error"]["message"]
+    for used in (token, page.keys.token):
+        assert page.call("GET", "/api/start", headers={KEY: used})[0] == 401
+    assert page.keys.token != token and entered(page, page.keys.token)[0] == 200
 
 
-def test_the_key_in_another_address_or_call_opens_nothing(page: Page) -> None:
-    for method, path in (("POST", "/"), ("GET", "/api/start"), ("GET", "/x")):
-        asked = f"{path}?token={page.token}"
-        assert page.call(method, asked, headers={"Cookie": None})[0] == 401
+def test_of_many_who_bring_one_token_one_is_let_in(page: Page) -> None:
+    token = page.keys.token
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: entered(page, token)[0], range(16)))
+    assert sorted(answers) == [200] + [401] * 15
+
+
+def test_no_answer_sets_a_cookie(page: Page) -> None:
+    """A cookie would be sent to every port of this machine, whoever listens there."""
+    token = page.keys.token
+    answers = [page.call("GET", path) for path in ("/", "/static/main.js", "/api/start")]
+    answers.append(page.call("POST", "/api/enter", {"token": token}))
+    for status, headers, content in answers:
+        assert status == 200 and "set-cookie" not in headers
+        assert headers["cache-control"] == "no-store"
+        assert (page.keys.key.encode() in content) == (content == answers[-1][2])
+
+
+@pytest.mark.parametrize("path", ["/", "/static/main.js", "/static/look.css"])
+def test_the_files_of_the_page_are_for_everybody(page: Page, path: str) -> None:
+    assert page.call("GET", path, headers={KEY: None})[0] == 200
+    foreign = page.call("GET", path, headers={KEY: None, "Sec-Fetch-Site": "cross-site"})[0]
+    assert foreign == (200 if path == "/" else 403)
+
+
+@pytest.mark.parametrize("path", ["/x", "//api/start", "/API/start", "/api/none", "/%61pi/start"])
+def test_without_the_key_nothing_else_is_told(page: Page, path: str) -> None:
+    assert page.call("GET", path, headers={KEY: None})[0] == 401
+    for query in ("?token={}", "?key={}"):
+        asked = path + query.format(page.keys.key)
+        assert page.call("GET", asked, headers={KEY: None})[0] == 401
 
 
 def test_policy() -> None:
@@ -106,7 +133,7 @@ def test_long_bodies_are_refused_whatever_they_announce(page: Page) -> None:
     assert status == 413 and b"32 MiB" in content
     head = (
         f"POST /api/read HTTP/1.1\r\nHost: 127.0.0.1:{page.port}\r\n"
-        f"Cookie: {page.headers['Cookie']}\r\nX-Noiseplan-Studio: 1\r\n"
+        f"X-Noiseplan-Studio: {page.keys.key}\r\n"
         f"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     )
     block = b"100000\r\n" + b" " * 2**20 + b"\r\n"
@@ -180,7 +207,7 @@ def about(**more: object) -> tuple[str, dict[str, object]]:
         (example("a\n1e308\n-1e308\n"), "no bins"),
         (example("a\n0.5\n1.7e308\n"), "no bins"),
         (example("a\n0.0\n5e-324\n"), "no bins"),
-        (example("a\n" + SPREAD), "no bins"),
+        (example("a\n" + SPREAD), "404 digits"),
         (example(f"a\n{LONG}\n"), "5,000 digits"),
         (("/api/python", {"text": f"{DESIGN}x = {LONG}\n"}), "too many digits"),
         (("/api/python", {"text": f"{DESIGN}x = {HEX}\n"}), "too many digits"),
@@ -212,6 +239,16 @@ def test_a_number_of_too_many_digits_is_a_problem_of_the_study(page: Page) -> No
     for written in (LONG, HEX):
         (fault,) = page.post("/api/read", text=f"x = {written}\n")["problems"]
         assert "too many digits" in fault["message"]
+
+
+def test_labels_of_one_hash_are_refused_one_by_one(page: Page) -> None:
+    """Multiples of 2⁶¹ − 1 share a hash: the first of too many bits is refused, before any of them
+    is looked up among the others, as the two that are equal would be."""
+    numbers = [number * (2**61 - 1) for number in (1, 1, *range(2, 6000))]
+    text = DESIGN.replace("ordinal = [1, 2]", f"categorical = {numbers}")
+    fault, *_ = page.post("/api/read", text=text)["problems"]
+    assert "64 bits do not hold" in fault["message"]
+    assert fault["place"] == ["schema", "a", "categorical", 9]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -207,6 +208,17 @@ def test_targets_in_several_forms(tmp_path: Path, written: str, variance: float)
     read = study(tmp_path, f"{SCHEMA}{K1}[targets]\nage = {written}\n")
     assert read.targets == {"age": pytest.approx(variance, rel=1e-12)}
     assert study(tmp_path, f"targets = 9\n{SCHEMA}{K1}").targets == 9.0
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_half_widths_of_pure_budgets_are_those_of_laplace_noise(
+    tmp_path: Path, level: float
+) -> None:
+    """A Laplace number of scale b is beyond t in e^(−t/b) of all cases; its variance is 2b²."""
+    written = f"[targets]\nage = {{ half_width = 10, level = {level} }}\n[budget]\npure_dp = 1\n"
+    (variance,) = study(tmp_path, f"{SCHEMA}{K1}{written}").targets.values()
+    outside = math.exp(-10 / math.sqrt(variance / 2))
+    assert outside == pytest.approx(1 - level) if level > 0.6 else outside < 0.5
 
 
 @pytest.mark.parametrize(

@@ -414,7 +414,8 @@ def test_advice_on_another_number_of_records_can_be_followed(folder: Path) -> No
         for step, text in enumerate((first, second, first)):  # refused, then as it was advised
             study.write_text(text.replace('dataset = "homes"', dataset), encoding="utf-8")
             out = folder / f"{number}-{step}"
-            result = CliRunner().invoke(main, ["release", str(study), str(homes), "-o", str(out)])
+            asked = ["release", str(study), str(homes), "-o", str(out), "--again"]
+            result = CliRunner().invoke(main, asked)
             assert (result.exit_code, told in result.output) == (int(step == 1), step == 1)
         assert len(ledger.entries(name)) == 2
 
@@ -488,7 +489,7 @@ def test_pure_epsilon_is_told_with_what_it_is_charged_as(folder: Path) -> None:
     assert "now    left ρ = 1 (a release of pure ε = 1.41421)" in told
     assert "after  left ρ = 0.875 (a release of pure ε = 1.32287)" in told
     for _ in range(2):
-        run("release", study, folder / "homes.csv", "-o", folder / f"out{_}")
+        run("release", study, folder / "homes.csv", "-o", folder / f"out{_}", "--again")
     study.write_text(STUDY.replace("zcdp = 0.5", "pure_dp = 2.0"), encoding="utf-8")
     arguments = ["release", str(study), str(folder / "homes.csv"), "-o", str(folder / "more")]
     refused = CliRunner().invoke(main, arguments).output

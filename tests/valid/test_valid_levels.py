@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+import shlex
 from functools import cache
 from itertools import combinations, product
 from pathlib import Path
@@ -174,6 +177,8 @@ def test_the_commands(tmp_path: Path) -> None:
         command = ["valid", str(folder), "-o", str(target), "--table", table, "--integers"]
         done = CliRunner().invoke(main, command)
         assert done.exit_code == 0, done.output
+        shown = f'noiseplan report {folder} --valid --table "{table}" shows what a table holds'
+        assert shown in done.output
         level = "tract" if table == "tracts" else "county"
         assert f"{level} × age × sex" in (target / "index.csv").read_text("utf-8")
         assert json.loads((target / "changes.json").read_text("utf-8"))["solved"]
@@ -185,6 +190,34 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "no valid table holds them: " in page.read_text("utf-8")
     alone = CliRunner().invoke(main, ["report", str(folder), "--table", "counties"])
     assert alone.exit_code == 2 and "add --valid" in alone.output
+
+
+def test_a_report_names_a_command_that_works(tmp_path: Path) -> None:
+    own = schema()
+    bands = {"age": nz.Prefix(), "sex": [[1.0, 2.0]]}
+    mixed = nz.plan(nz.Query(own, bands, name="mixed"), budget=nz.zCDP(0.05))
+    plain = nz.plan(nz.Workload.marginals(own, k=1), budget=nz.zCDP(0.05))
+    told = []
+    for number, made in enumerate(
+        [release(), *(plan.release(np.zeros(own.shape), seed=1) for plan in (plain, mixed))]
+    ):
+        folder, page = tmp_path / f"out {number}", tmp_path / f"page {number}.html"
+        made.save(folder, tables=[])
+        done = CliRunner().invoke(main, ["report", str(folder), "-o", str(page)])
+        assert done.exit_code == 0, done.output
+        assert "negative" in page.read_text("utf-8")
+        found = re.findall("<code>(noiseplan valid .*?)</code>", page.read_text("utf-8"))
+        told += [html.unescape(command) for command in found]
+        for command in told[-len(found) :] if found else ():
+            _, *typed = shlex.split(command)
+            places = {"RELEASE": str(folder), "FOLDER": str(tmp_path / f"valid {number}")}
+            done = CliRunner().invoke(main, [places.get(word, word) for word in typed])
+            assert done.exit_code == 0, done.output
+    assert told == [
+        'noiseplan valid RELEASE -o FOLDER --table "geo, sex"',
+        "noiseplan valid RELEASE -o FOLDER",
+        "noiseplan valid RELEASE -o FOLDER",
+    ]
 
 
 def test_queries_go_to_groups_and_back() -> None:

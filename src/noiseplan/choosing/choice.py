@@ -362,7 +362,7 @@ class Look(Answers):
             self._followed.append(what)
         try:
             family, left = self.choice.family, self._left(target.privacy)
-            rest = family.rest(target.mechanism, self.plan.mechanism)
+            rest = family.rest(target.mechanism, self._have)
             parts, paid = [self.release], self._paid
             if rest is not None:
                 last = self._measured(replace(target, mechanism=rest, privacy=left), what)
@@ -372,6 +372,16 @@ class Look(Answers):
             self._followed.clear()
             raise
         return completed(family, target, parts), paid
+
+    @property
+    def _have(self) -> Mechanism:
+        """Return one mechanism for all that was measured so far.
+
+        After several steps explicit matrices differ from the plan's by rounding, and a record that
+        paid more than the plan says has less left to pay.
+        """
+        family = self.choice.family
+        return self.plan.mechanism if family.nested else family.together(self._paid.mechanisms)
 
     def _left(self, total: Guarantee) -> Guarantee:
         """What is left to pay of a total: the two charges never add up to more than it.

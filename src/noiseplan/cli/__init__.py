@@ -7,7 +7,7 @@ in `COMMANDS`. Errors of noiseplan become one message and an exit code; nothing 
 0   done
 1   an error: the message says what was found and what to do
 2   the command was not called as it should be
-3   refused: the budget does not admit it, and nothing was spent
+3   refused, and nothing was spent: the budget does not admit it, or it was released before
 4   a ledger or a saved release is damaged, or not the one expected
 5   others held the ledger too long; try again
 130 interrupted: nothing was written but what was paid for; what was recorded counts
@@ -143,11 +143,16 @@ class InOrder(Suggesting):
 
 def exit_code(error: Exception) -> int:
     """The exit code of an error, as in the table above."""
-    from noiseplan.ledger import BudgetExceeded, LedgerBusy, LedgerDamaged
+    from noiseplan.ledger import AlreadyReleased, BudgetExceeded, LedgerBusy, LedgerDamaged
 
     if isinstance(error, DamagedRelease):
         return DAMAGED
-    codes = {BudgetExceeded: REFUSED, LedgerDamaged: DAMAGED, LedgerBusy: BUSY}
+    codes = {
+        BudgetExceeded: REFUSED,
+        AlreadyReleased: REFUSED,
+        LedgerDamaged: DAMAGED,
+        LedgerBusy: BUSY,
+    }
     return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
 
 

@@ -18,6 +18,7 @@ from noiseplan.cli._common import (
 )
 from noiseplan.cli.release import (
     after,
+    again_option,
     chosen_tables,
     database_options,
     given_option,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 )
 @database_options
 @given_option
+@again_option
 @outside_option
 @click.option(
     "--details",
@@ -64,7 +66,7 @@ def command(
     allow_outside: bool,
     as_json: bool,
     **how: Any,
-) -> None:  # how: table, query, given and details
+) -> None:  # how: table, query, given, again and details
     """Look for all that would stop a release of DATA by STUDY. Spends nothing.
 
     The ledger is asked first; where it refuses, no record is read. Where it does not, DATA are read
@@ -103,7 +105,8 @@ def _planned_and_checked(
     with calm_threads(study.schema), waiting("planning"):
         plan = study.plan()
     with records_of(data, how["table"], how["query"]) as records:
-        checked = study.check(after(how["given"], plan), records, details=how["details"])
+        left, shown = after(how["given"], plan), how["details"]
+        checked = study.check(left, records, details=shown, again=how["again"])
     return with_folder(checked, study, plan, output)
 
 

@@ -117,6 +117,11 @@ def header_of(path: Path) -> list[str]:
     with path.open("rb", buffering=0) as file:
         while (letter := file.read(1)) and letter != b"\n":
             line += letter
+            if len(line) == 5 and line.startswith(b"PAR1") and letter < b" ":
+                raise StudyError(
+                    f"{path}: this is a Parquet file, and --header takes the first line of a CSV "
+                    f"file. Name the columns instead: --column NAME for each"
+                )
             if len(line) > 1 << 20:
                 raise StudyError(f"{path}: the first line is too long to be a header of CSV")
     if bytes(line[:2]) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in line:

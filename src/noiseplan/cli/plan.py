@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,9 +18,11 @@ from noiseplan.cli._common import (
     without_target,
 )
 from noiseplan.console import print_json, say
+from noiseplan.escaping import visible_name
 from noiseplan.planning.threads import calm_threads
 from noiseplan.privacy.doubts import doubts
 from noiseplan.progress import waiting
+from noiseplan.queries import Levels, Workload
 from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:
@@ -89,6 +92,8 @@ def command(
         rows = read.people.max_rows
         counted = "one record counts" if rows == 1 else f"at most {rows} records count"
         say(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a {plan.unit}")
+    for asked in levels_asked(plan.workload):
+        say(f"  {'levels':<{wide}}{asked}")
     average = told.rmse(plan)
     if average is None:
         say(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
@@ -111,6 +116,20 @@ def write_report(study: Study, plan: Plan, page: Path) -> None:
     document = study.root.document
     design = Design(document.name, study.title, study.purpose, plan, document.text)
     replace_file(page, planning_page([design]))
+
+
+def levels_asked(workload: Workload) -> Iterator[str]:
+    """What levels of an attribute ask for that a study need not write: single values, and all."""
+    for attribute, number in workload.pairs():
+        levels = workload.columns.distinct[number]
+        if isinstance(levels, Levels) and (levels.leaves or levels.total):
+            asked = ["its single values"] if levels.leaves else []
+            asked += [f"groups of {each}" for each in levels.groups if isinstance(each, int)]
+            asked += ["groups by name"] * any(not isinstance(each, int) for each in levels.groups)
+            asked += ["all values together"] if levels.total else []
+            spared = ["leaves = false"] * levels.leaves + ["total = false"] * levels.total
+            name = visible_name(workload.schema.names[attribute])
+            yield f"{name}: {', '.join(asked)} (fewer with {', '.join(spared)})"
 
 
 def shown_list(path: Path, folder: Path) -> str:

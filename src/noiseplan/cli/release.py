@@ -57,6 +57,11 @@ given_option = click.option(
 )
 
 
+again_option = click.option(
+    "--again", is_flag=True, help="Release a plan that was released before, at its whole cost."
+)
+
+
 @click.command(context_settings=CONTEXT)
 @study_argument
 @click.argument("data")
@@ -68,6 +73,7 @@ given_option = click.option(
 )
 @database_options
 @given_option
+@again_option
 @click.option("--seed", type=int, help="The same noise every time: for tests, and not private.")
 @outside_option
 @click.option("--confirmed", hidden=True, help="The digest of the study that was confirmed.")
@@ -85,7 +91,7 @@ def command(
     allow_outside: bool,
     as_json: bool,
     **how: Any,
-) -> None:  # how: table, query, seed and details
+) -> None:  # how: table, query, again, seed and details
     """Count DATA, add noise, and write the tables of STUDY. Spends the budget once.
 
     DATA is a CSV or Parquet file, or a pattern of several, as in 'year=*/*.parquet'; with --table

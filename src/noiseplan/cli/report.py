@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,14 +116,11 @@ def valid_tables(
 
 def replace_file(path: Path, content: str) -> None:
     """Write a file whole or not at all."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        part.write_text(content, encoding="utf-8")  # for whom the umask lets read it
+        part.replace(path)
     except OSError as error:
         raise StorageError(f"{str(path)!r} cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-        Path(part).chmod(0o644)  # mkstemp's files are for the owner alone
-        Path(part).replace(path)
     finally:
-        Path(part).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)

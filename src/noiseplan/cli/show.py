@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 SHOWN = 20
+LEVEL = 0.95  # of the intervals that answers have, unless asked for others
 
 
 @click.command(context_settings=CONTEXT)
@@ -63,15 +64,17 @@ def command(folder: Path, everything: bool, check: bool, as_json: bool) -> None:
     names = [visible_name(table["table"]) for table in tables]
     wide = max(len("table"), *map(len, names))
     error = {"standard error": "std. error", "estimated error": "est. error"}[tables[0]["error"]]
-    lines.append(f"{'table':<{wide}}  {'rows':>9}  {error:>10}  first estimate ± {error}")
+    half = f"± half the {100 * LEVEL:g} % interval"
+    lines.append(f"{'table':<{wide}}  {'rows':>9}  {error:>10}  first estimate {half}")
     for name, table in zip(names, tables, strict=True):
         cell = visible_name(table["first_cell"])
-        estimate, spread = table["first_estimate"], table["first_error"]
+        estimate, spread = table["first_estimate"], table["first_half_width"]
         first = f"{cell}: {estimate:z,.0f} ± {error_text(spread, 3)}" if cell else "–"
         numbers = f"{table['rows']:>9,}  {error_text(table['std_error']):>10}"
         lines.append(f"{name:<{wide}}  {numbers}  {first}")
     if shown < count:
         lines.append(f"… {count - shown:,} more; --all prints them")
+    lines.extend(release.left_out)
     lines.append(f"Next: noiseplan answer {folder} {quoted(_answerable(release))}")
     say("\n".join(lines))
 
@@ -127,7 +130,7 @@ def described(release: Release, position: int) -> dict[str, Any]:
     query = release.plan.workload.query(position)
     if release.plan.mechanism.unlisted(query) is not None:
         return _unlisted(release, position)
-    answer = release.answer(query)
+    answer = release.answer(query, level=LEVEL)
     labels = [str(values[0]) for values in answer.axes().values()]
     return {
         "table": query.name,
@@ -138,6 +141,7 @@ def described(release: Release, position: int) -> dict[str, Any]:
         "first_cell": ", ".join(labels) or "all",
         "first_estimate": float(answer.estimate[0]) + 0.0,
         "first_error": float(answer.error[0]),
+        "first_half_width": float(answer.upper[0] - answer.lower[0]) / 2,
     }
 
 
@@ -157,4 +161,5 @@ def _unlisted(release: Release, position: int) -> dict[str, Any]:
         "first_cell": "",
         "first_estimate": None,
         "first_error": None,
+        "first_half_width": None,
     }

@@ -18,6 +18,7 @@ from noiseplan.console import print_json, say
 from noiseplan.errors import QueryError, StorageError
 from noiseplan.paths import new_path
 from noiseplan.texts import listed
+from noiseplan.words.hints import quoted
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
@@ -71,7 +72,9 @@ def command(
     say(str(made))
     if left := made.left_out(asked):
         say(f"  left out    {listed(left, SHOWN)}:")
-        say(f"              not among these tables; noiseplan report {folder} --valid shows them")
+        shown = f"noiseplan report {folder} --valid"
+        shown += "".join(f" --table {quoted(table)}" for table in tables)
+        say(f"              {shown} shows what a table holds of them")
     say(f"  folder      {output}")
 
 

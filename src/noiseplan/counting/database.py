@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 _TEXT: Final = (".csv", ".tsv", ".txt")
 _PARQUET: Final = (".parquet", ".pq")
 _PACKED: Final = (".gz", ".zst")
+_FAULT_OF_TEXT: Final = (
+    "a line or the file is not as its header says; look for lines with too many or too few fields, "
+    "and for quotes that are not closed"
+)
 
 
 def stream_from_file(
@@ -97,7 +101,7 @@ def stream_from_relation(
 
     @contextmanager
     def opened() -> Iterator[DuckDBPyRelation]:
-        with _refusals("the relation"):
+        with _refusals("the relation", "DuckDB found a fault in a value, or in the query"):
             yield relation
 
     return _stream(opened, "the relation", schema, people)
@@ -125,7 +129,7 @@ def _stream(
 
 
 @contextmanager
-def _refusals(source: str) -> Iterator[None]:
+def _refusals(source: str, fault: str = _FAULT_OF_TEXT) -> Iterator[None]:
     import duckdb
 
     try:
@@ -140,8 +144,7 @@ def _refusals(source: str) -> Iterator[None]:
             raise DataError(f"cannot read {source}: no such file is there{meant}") from None
         raise refused(
             UNREADABLE,
-            f"cannot read {source}: a line or the file is not as its header says; look for lines "
-            f"with too many or too few fields, and for quotes that are not closed.",
+            f"cannot read {source}: {fault}.",
             f"cannot read {source}: {reason}",
         ) from cause(error)
 

@@ -132,7 +132,8 @@ def check_columns(
     listed = list(found)
     missing = [name for name in schema.names if name not in listed]
     if missing:
-        close = {name: nearest(name, listed) for name in missing}
+        spare = [name for name in listed if name not in schema.names]
+        close = {name: _finest(schema[name], spare) or nearest(name, spare) for name in missing}
         guesses = [f"{guess[0]!r} for {name!r}" for name, guess in close.items() if guess]
         meant = f"Is it {', '.join(guesses)}? " if guesses else ""
         near = [guess[0] for guess in close.values() if guess]
@@ -157,6 +158,12 @@ def check_columns(
             f"{', '.join(repr(str(name)) for name in listed) or 'none'}.{meant}"
         )
     return list(dict.fromkeys([*schema.names, people.column]))
+
+
+def _finest(attribute: Attribute, found: Iterable[object]) -> list[str]:
+    """The column that is called as the finest level of an attribute, which holds its values."""
+    level = attribute.levels[0] if isinstance(attribute, Hierarchical) else None
+    return [str(name) for name in found if name == level]
 
 
 def nearest(name: str, found: Iterable[object]) -> list[str]:

@@ -14,11 +14,12 @@ from noiseplan.counting.database import chosen_among, stream_from_file, stream_f
 from noiseplan.counting.encode import Encoded, Refusals, check_columns, encode_block
 from noiseplan.counting.frames import source_from_batches, source_from_frame
 from noiseplan.counting.ibis_tables import source_from_ibis
+from noiseplan.counting.named_tables import NamedTable
 from noiseplan.counting.person_cap import ChosenRecords, PersonCap
 from noiseplan.counting.persons import array_of_persons
 from noiseplan.counting.projectable import Countable, Projectable
 from noiseplan.counting.records import Records
-from noiseplan.counting.refusals import UNCOUNTABLE, reading, refused
+from noiseplan.counting.refusals import UNCOUNTABLE, UNREADABLE, cause, reading, refused
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.counting.text_files import TextFile
@@ -115,6 +116,8 @@ def _opened(data: object, schema: Schema, people: PersonCap | None) -> Projectab
         return _with_schema(data, schema)
     if isinstance(data, str | os.PathLike | TextFile):
         return stream_from_file(data, schema, people)
+    if isinstance(data, NamedTable):
+        return _opened(_table_of(data, schema, people), schema, people)
     if isinstance(data, np.ndarray):
         return _from_array(data, schema, people)
     if isinstance(data, Mapping):
@@ -131,6 +134,21 @@ def _opened(data: object, schema: Schema, people: PersonCap | None) -> Projectab
     if source is None:
         raise DataError(f"cannot count a {type(data).__qualname__}; pass {_ACCEPTED}.")
     return source
+
+
+def _table_of(data: NamedTable, schema: Schema, people: PersonCap | None) -> Any:
+    """The table of a database; the columns of a query, which may be values, are a detail."""
+    table = data.opened
+    if data.query is None:
+        return table
+    try:
+        check_columns(schema, table.columns, people)
+    except DataError as error:
+        wanted = [*schema.names, *([people.column] if people is not None else [])]
+        lacking = ", ".join(repr(name) for name in wanted if name not in table.columns)
+        said = f"the query does not return {lacking}; name each column as it is declared: AS name."
+        raise refused(UNREADABLE, said, error.message) from cause(error)
+    return table
 
 
 def _engine_of(data: object) -> str:

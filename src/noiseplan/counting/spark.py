@@ -7,6 +7,7 @@ one machine; so noiseplan must be installed where they run. Only counts of the t
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
@@ -23,7 +24,7 @@ from noiseplan.counting.person_cap import CHOSEN, NOBODY, ROUNDED, PersonCap, Si
 from noiseplan.counting.persons import check_kind
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Block
-from noiseplan.counting.refusals import details_are_shown, reading
+from noiseplan.counting.refusals import UNREADABLE, cause, details_are_shown, reading, refused
 from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.progress import waiting
 from noiseplan.schema import Schema
@@ -41,6 +42,9 @@ _PERSON: Final = "person"
 _CHOICE: Final = "choice"
 _TEXT: Final = re.compile("string|varchar|char")  # of other types DuckDB has the same names
 _JOINED: Final = 1 << 17
+_NO_MODULE: Final = re.compile(
+    "No module named '(noiseplan|numpy|scipy|pyarrow|narwhals|duckdb)['.]"
+)
 
 
 @final
@@ -98,8 +102,36 @@ def _run(grouped: Any) -> dict[str, NDArray[np.int64]]:
     from pyspark.sql import functions
 
     with reading(fault="Spark could not count the DataFrame"):
-        table = grouped.agg(functions.sum("records").alias("records")).toArrow()
+        try:
+            table = grouped.agg(functions.sum("records").alias("records")).toArrow()
+        except Exception as error:
+            lack = _lack_of_workers(str(error))
+            if not lack:
+                raise
+            raise refused(UNREADABLE, lack) from cause(error)
     return {name: table[name].to_numpy() for name in ("place", "cell", "records")}
+
+
+def _lack_of_workers(said: str) -> str:
+    """What keeps the workers from counting, in words that no record can change; or nothing."""
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    module = _NO_MODULE.search(said)
+    if module is not None:
+        return (
+            f"Spark's workers lack the Python module {module[1]!r}: install noiseplan[spark] for "
+            f"the Python that they run, which the variable PYSPARK_PYTHON names."
+        )
+    if "[PYTHON_VERSION_MISMATCH]" in said:
+        return (
+            f"Spark's workers run another version of Python than {own}, which runs here: name a "
+            f"Python {own} in the variable PYSPARK_PYTHON before the session starts."
+        )
+    if "java.io.IOException: Cannot run program" in said:
+        return (
+            f"Spark's workers found no Python: name a Python {own} that is installed there in the "
+            f"variable PYSPARK_PYTHON before the session starts."
+        )
+    return ""
 
 
 def _selected(frame: DataFrame, schema: Schema, people: PersonCap | None) -> DataFrame:

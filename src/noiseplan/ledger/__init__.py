@@ -21,6 +21,7 @@ from noiseplan.ledger.balance import Balance
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import (
     AlreadyFollowed,
+    AlreadyReleased,
     BudgetExceeded,
     LedgerBusy,
     LedgerDamaged,
@@ -32,6 +33,7 @@ from noiseplan.ledger.state import Change, Entry, Told
 
 __all__ = [
     "AlreadyFollowed",
+    "AlreadyReleased",
     "Balance",
     "BudgetExceeded",
     "Change",

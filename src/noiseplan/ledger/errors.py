@@ -91,6 +91,16 @@ class AlreadyFollowed(LedgerError):
     """
 
 
+class AlreadyReleased(LedgerError):
+    """The plan was released of the dataset before, and a second release was not asked for.
+
+    Examples
+    --------
+    >>> issubclass(AlreadyReleased, LedgerError)  # the first release answers at no cost
+    True
+    """
+
+
 class BudgetExceeded(BudgetError):
     """A release does not fit in what is left of a dataset's budget; nothing was recorded.
 

@@ -119,7 +119,7 @@ def mixed(rows: Array, numbers: Drawn) -> Drawn:
 
     Entries of M may be as large as they like, if they are whole: limbs are multiplied one by one.
     """
-    if len(rows) == 1 and rows[0, 0] == 1:
+    if rows.shape == (1, 1) and rows[0, 0] == 1:
         return numbers
     if isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f":
         return np.asarray(numbers @ rows.T)

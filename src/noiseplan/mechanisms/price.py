@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import isinf
+from math import inf, isinf
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -26,10 +26,10 @@ from noiseplan.mechanisms.cost import cost_of
 from noiseplan.noise.law import Noise
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import may_promise
-from noiseplan.privacy.people import person_cost
 
-# Prices are rounded up where they are computed; costs computed in another order differ by less.
-ROUNDING: Final = Fraction(1, 10**9)
+# Formulas round costs up by 10⁻¹² and more (`privacy.rounding.margin`); of several mechanisms they
+# differ by less than this. What is measured of integers is added up exactly, and nothing forgiven.
+ROUNDING: Final = Fraction(1, 10**11)
 PROMISES: Final = {
     "pure": "the pure DP of Laplace noise",
     "gaussian": "the exact curve of continuous Gaussian noise",
@@ -78,10 +78,9 @@ def require_price(
     require_formula(mechanism, stated, max_rows, before)
     mechanisms = (*before.mechanisms, mechanism)
     if can_probe(mechanisms):
-        cost = probed_cost(mechanisms, stated.neighbours)
-        if max_rows != 1:
-            cost = person_cost(cost, max_rows, stated.power)
-        if Fraction(cost) > (before.price + Fraction(stated.amount)) * (1 + ROUNDING):
+        cost = probed_cost(mechanisms, stated.neighbours) * max_rows**stated.power
+        forgiven = 0 if mechanism.noise.exact else ROUNDING
+        if cost > (before.price + Fraction(stated.amount)) * (1 + forgiven):
             raise _too_little(cost, before, stated)
 
 
@@ -142,24 +141,39 @@ class Note(np.ndarray[Any, Any]):
 @immutable
 @dataclass(frozen=True, eq=False)
 class Probed:
-    """What every cell's record alone measures (cells × numbers), and the size of the noise."""
+    """What every cell's record alone measures (cells × numbers), and the size of the noise.
 
-    values: Array
+    Of integers costs are fractions, right to 2⁻⁸⁰ and never above the truth, since a price may be
+    exact; of floats they are as these are.
+    """
+
+    values: NDArray[Any]
     sizes: Array
 
-    def added(self, power: int) -> float:
+    def added(self, power: int) -> Fraction | float:
         """The largest cost of adding or removing a record: 2ρ, or ε."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(self.values != 0, np.abs(self.values) ** power / self.sizes, 0.0)
-        return float(terms.sum(axis=1).max(initial=0.0))
+        bare = self.sizes == 0
+        if (self.values[:, bare] != 0).any():
+            return inf
+        if not self.values.size or bare.all():
+            return Fraction(0)
+        order = np.argsort(self.sizes, kind="stable")[bare.sum() :]
+        sizes, starts = np.unique(self.sizes[order], return_index=True)
+        lengths = np.abs(self.values[:, order]) ** power
+        sums = np.add.reduceat(lengths, starts, axis=1)
+        if self.values.dtype.kind == "f":
+            return float((sums / sizes).sum(axis=1).max())
+        unit = 1 << max(0, 80 + int(np.log2(sizes[-1])) + 1)
+        prices = [unit // Fraction(size) for size in sizes.tolist()]
+        return Fraction(max(sums.astype(object) @ prices), unit)
 
-    def replaced(self, power: int) -> float:
+    def replaced(self, power: int) -> Fraction | float:
         """The largest cost of replacing a record by another."""
         pairs = [
             replace(self, values=self.values[r] - self.values[r + 1 :]).added(power)
             for r in range(len(self.values))
         ]
-        return max(pairs, default=0.0)
+        return max(pairs, default=Fraction(0))
 
 
 _KNOWN: WeakKeyDictionary[Mechanism, Probed] = WeakKeyDictionary()
@@ -171,7 +185,7 @@ def can_probe(mechanisms: Sequence[Mechanism]) -> bool:
     return few and sum(m.most_numbers for m in mechanisms) <= PROBED_NUMBERS
 
 
-def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> float:
+def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> Fraction | float:
     """2ρ of all mechanisms together, or ε: for one record, with no formula but its definition."""
     for mechanism in mechanisms:
         if mechanism not in _KNOWN:  # measured once: no array of it can be changed
@@ -181,20 +195,27 @@ def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> float:
             _KNOWN[mechanism] = Probed(np.array(rows), sizes)
     parts = [_KNOWN[mechanism] for mechanism in mechanisms]
     values = np.concatenate([part.values for part in parts], axis=1)
-    whole = Probed(values, np.concatenate([part.sizes for part in parts]))
     (power,) = {mechanism.noise.power for mechanism in mechanisms}
+    if values.dtype == object and values.size:  # in 64 bits where all sums fit them
+        most = (2 * int(np.abs(values).max())) ** power * values.shape[1]
+        values = values.astype(np.int64) if most < 2**62 else values
+    whole = Probed(values, np.concatenate([part.sizes for part in parts]))
     return whole.added(power) if neighbours == "add-remove" else whole.replaced(power)
 
 
-def _measured(mechanism: Mechanism, cell: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """The numbers that a record of this cell alone gives, and the noise on each."""
+def _measured(
+    mechanism: Mechanism, cell: int, shape: tuple[int, ...]
+) -> tuple[NDArray[Any], Array]:
+    """The numbers that a record of this cell alone gives, and the noise on each: Python's integers
+    where the noise is exact."""
     counts = np.zeros(shape, np.int64)
     counts.flat[cell] = 1
-    values: list[Array] = []
+    kind = object if mechanism.noise.exact else np.float64
+    values: list[NDArray[Any]] = []
     sizes: list[Array] = []
 
     def told(numbers: NDArray[Any], noise: Array) -> None:
-        values.append(numbers.astype(np.float64).ravel())
+        values.append(numbers.astype(kind).ravel())
         sizes.append(np.asarray(noise, dtype=np.float64).ravel())
 
     def sample(size: tuple[int, ...], noise: Noise) -> Note:
@@ -206,4 +227,4 @@ def _measured(mechanism: Mechanism, cell: int, shape: tuple[int, ...]) -> tuple[
 
     mechanism.measure(marginals, sample)
     empty = np.zeros(0)
-    return np.concatenate([empty, *values]), np.concatenate([empty, *sizes])
+    return np.concatenate([empty.astype(kind), *values]), np.concatenate([empty, *sizes])

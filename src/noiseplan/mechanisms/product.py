@@ -33,7 +33,7 @@ from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progre
 from noiseplan.mechanisms.exact_residuals import noisy_residuals
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
-from noiseplan.privacy.rounding import margin, product_up
+from noiseplan.privacy.rounding import quotient_up
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
@@ -76,8 +76,7 @@ class ProductMechanism(Mechanism):
         return replace(self, noise=self.noise.floating())
 
     def record_cost(self, neighbours: Neighbours) -> float:
-        changed = self.changed(neighbours)
-        return product_up(changed / self.noise.one, 1 + margin(self.numbers))
+        return quotient_up(self.changed(neighbours), self.noise.one)
 
     def changed(self, neighbours: Neighbours) -> int:
         """Σ |a|^p of the column of a record, by how many numbers it changes; of the difference of

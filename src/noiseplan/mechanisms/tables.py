@@ -204,16 +204,18 @@ class TablesMechanism(Mechanism):
         if neighbours == "add-remove":
             return record
         changed = math.fsum(c for c, b in zip(costs, self.tables, strict=True) if b.tells_apart)
-        # That of the others is zero, and told as what may be rounding: noise is sized by it.
-        replaced = product_up(2 * changed + record * margin(1), 1 + margin(len(costs)))
-        return min(2 * record, replaced, self._apart(record))
+        # Of numbers that all records share it is zero, however little noise they have; where there
+        # are no others it is given as what may be rounding, since noise is sized by it.
+        changed = product_up(changed or min(costs) * margin(1), 1 + margin(len(costs)))
+        return min(2 * changed, self._apart(changed))
 
     def _apart(self, record: float) -> float:
         """max_{r,s} Σ_j |a_jr − a_js|/b_j, rounded up; infinite where there are many to compare."""
         counts = sum(block.numbers for block in self.tables)
         if counts * self.schema.size**2 > PAIRED_NUMBERS:
             return math.inf
-        rounding = margin(counts)  # differences have what rounding took from their columns
+        # Differences have what rounding took from their columns, but where these are the same.
+        rounding = margin(counts)
         return product_up(columns_apart(self.dense_rows(), 1) + 2 * record * rounding, 1 + rounding)
 
     @cached_property

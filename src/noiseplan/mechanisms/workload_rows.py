@@ -35,17 +35,12 @@ from noiseplan.mechanisms.base import (
     undetermined,
 )
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
-from noiseplan.mechanisms.exact_residuals import (
-    EXACT,
-    require_fit,
-    residuals,
-    with_noise,
-)
+from noiseplan.mechanisms.exact_residuals import EXACT, mixed, require_fit, residuals, with_noise
 from noiseplan.mechanisms.pair_distances import columns_apart, different_columns
 from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
 from noiseplan.mechanisms.sums_of_one import sums_of
 from noiseplan.noise.law import Noise, Sampler
-from noiseplan.noise.wide_integers import WideIntegers, joined
+from noiseplan.noise.wide_integers import joined
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
@@ -190,8 +185,7 @@ class WorkloadRowsMechanism(Mechanism):
             progress(1)
         exact = joined(rows)
         if self.mix is not None:
-            counts = exact.numbers() if isinstance(exact, WideIntegers) else exact
-            exact = self._applied((self.mix,), counts[None, :])
+            exact = mixed(self.mix, exact)
         return Measurements((with_noise(exact, sample(exact.shape, self.noise)),))
 
     def _applied(self, factors: tuple[Matrix | Array, ...], counts: Any) -> Any:
@@ -283,10 +277,7 @@ class WorkloadRowsMechanism(Mechanism):
             digits = np.unravel_index(np.arange(start, min(start + batch, cells)), shape)
             some = np.column_stack([v[d] for v, d in zip(values, digits, strict=True)])
             entries = self._stacked.at(some)
-            if not self.noise.takes(partial(_exact_sums, mix, entries)):
-                raise PlanError(
-                    "the sums of rows have entries above 2^53: round the mix to fewer digits"
-                )
+            self._require_exact(mix, entries)
             columns = np.asarray(mix @ sp.csc_array(entries))
             yield self._prices @ np.abs(columns) ** self.noise.power
 
@@ -307,7 +298,19 @@ class WorkloadRowsMechanism(Mechanism):
     def _dense_rows(self) -> Array:
         """All measured rows over the whole domain."""
         rows = np.concatenate([query.dense() for query in self.queries])
-        return rows if self.mix is None else self.mix @ rows
+        if self.mix is None:
+            return rows
+        self._require_exact(self.mix, rows)
+        return np.asarray(self.mix @ rows)
+
+    def _require_exact(self, mix: Array, entries: Array) -> None:
+        """Refuse sums of rows that are rounded, where the noise is exact: what a record costs would
+        not be known."""
+        if not self.noise.takes(partial(_exact_sums, mix, entries)):
+            raise PlanError(
+                "sums of the rows have entries above 2^53, and what a record costs is found for "
+                "smaller ones: measure the rows themselves, " + setting("planner", "workload")
+            )
 
     # ------------------------------------------------------------------ answering
 
@@ -457,8 +460,9 @@ def _attributes(query: Query) -> tuple[int, ...]:
 
 
 def _exact_sums(mix: Array, entries: Array) -> bool:
-    """Whether no sum is rounded: what a record costs would not be known."""
-    return bool(np.abs(mix).sum(axis=1).max() * np.abs(entries).max(initial=0.0) < EXACT)
+    """Say whether all sums Σ|M||entry| are below 2⁵³."""
+    largest = np.abs(entries).max(axis=1, initial=0.0)
+    return bool((np.abs(mix) @ largest).max(initial=0.0) < EXACT)
 
 
 def _plain(piece: Matrix) -> Matrix | Array:

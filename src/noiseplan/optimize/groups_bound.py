@@ -105,7 +105,8 @@ class GroupsNorm:
             roots = np.sqrt(np.maximum(found + alone, np.finfo(np.float64).tiny))
             way = self._way_of[here]
             each = np.bincount(way, vectors**2 @ (found / roots), minlength=len(of_set))
-            slope[:] = np.divide(each, of_set, out=np.zeros_like(each), where=of_set > 0)
+            # Of no groups there are counts, which are integers.
+            slope[:] = np.divide(each, of_set, out=np.zeros(len(of_set)), where=of_set > 0)
             if alone > 0:
                 rest = max(self.values - len(found), 0) / np.sqrt(alone)
                 slope[self.single] = (1 / roots[-self.values :]).sum() + rest

@@ -17,13 +17,15 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noiseplan.arrays import first_of
+from noiseplan.arrays import IntArray, first_of
 from noiseplan.matrices.base import Array, exactly_equal_columns
 from noiseplan.optimize.array_namespace import AnyArray, namespace_of, to_backend
 from noiseplan.optimize.cell_columns import Columns, DenseColumns, TableColumns, dense_seconds
+from noiseplan.optimize.convex_losses import Loss
 from noiseplan.optimize.gram_roots import root_of
 from noiseplan.optimize.optimum import checked_gram
 from noiseplan.optimize.priced_rows import WrittenRows
+from noiseplan.optimize.row_space_losses import Means, least_mean_loss
 from noiseplan.optimize.row_space_optimum import RowBasis, RowSpaceOptimum
 
 # Of what is left of a root without the sum over all cells: no more than the sum's rounding.
@@ -106,23 +108,68 @@ def replaced_optimum(gram: Array, tolerance: float = 1e-6) -> RowSpaceOptimum:
     return replace(found, rows=(found.rows @ root)[:, kinds])
 
 
-def replaced_worst(rows: Array, tolerance: float = 1e-6) -> RowSpaceOptimum:
-    """The same for the largest variance of rows over cells.
+def replaced_norm(rows: Array, power: float, tolerance: float = 1e-6) -> RowSpaceOptimum:
+    """The same for the p-norm of the variances of rows over cells; the largest for p = ∞.
 
     Examples
     --------
-    >>> round(replaced_worst(np.eye(3)).value, 6)  # I − 11ᵀ/3 with noise of two
+    >>> round(replaced_norm(np.eye(3), np.inf).value, 6)  # I − 11ᵀ/3 with noise of two
     1.333333
+    >>> round(replaced_norm(np.eye(3), 2.0).value**2, 6)  # three times the square of it
+    5.333333
     """
-    kinds = exactly_equal_columns(rows)
-    centred = _centred(rows[:, first_of(kinds)])
-    if not centred.any():
+    if power == 1:
+        return replaced_optimum(rows.T @ rows, tolerance)
+    found = _PricedPairs.of(rows)
+    if found is None:
         return RowSpaceOptimum(np.zeros((0, rows.shape[1])), 0.0, 0.0, None, None, 0)
-    root = root_of(centred.T @ centred)
-    basis = RowBasis.of(np.eye(len(root)), _pairs(root))
-    asked = centred[centred.any(axis=1)] @ np.linalg.pinv(root) @ basis.back
-    found = basis.least_norm(WrittenRows(asked), np.inf, tolerance)
-    return replace(found, rows=(found.rows @ root)[:, kinds])
+    asked = WrittenRows(found.asked[found.asked.any(axis=1)])
+    return found.over_cells(found.basis.least_norm(asked, power, tolerance))
+
+
+def replaced_loss(rows: Array, owner: IntArray, loss: Loss, tolerance: float) -> Array | None:
+    """The best rows over cells for a convex loss of the mean variances of groups of rows.
+
+    `owner` is the group of each row. None where nothing but the total is asked.
+
+    Examples
+    --------
+    >>> square = lambda means: (float((means**2).sum()), 2.0 * means)
+    >>> best = replaced_loss(np.eye(3), np.zeros(3, dtype=int), square, 1e-6)
+    >>> (best.T @ best).round(3).tolist()  # counts that are ½ apart, and their total is known
+    [[0.333, -0.167, -0.167], [-0.167, 0.333, -0.167], [-0.167, -0.167, 0.333]]
+    """
+    found = _PricedPairs.of(rows)
+    if found is None:
+        return None
+    means = Means(WrittenRows(found.asked), owner)
+    best = least_mean_loss(found.basis, means, loss, tolerance)
+    return np.asarray(found.over_cells(best).rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _PricedPairs:
+    """All pairs of cells that rows tell apart, and the rows in coordinates of a basis for them."""
+
+    basis: RowBasis
+    asked: Array
+    root: Array
+    kinds: IntArray
+
+    @staticmethod
+    def of(rows: Array) -> _PricedPairs | None:
+        """None where rows give all cells the same weight."""
+        kinds = exactly_equal_columns(rows)
+        centred = _centred(rows[:, first_of(kinds)])
+        if not centred.any():
+            return None
+        root = root_of(centred.T @ centred)
+        basis = RowBasis.of(np.eye(len(root)), _pairs(root))
+        return _PricedPairs(basis, centred @ np.linalg.pinv(root) @ basis.back, root, kinds)
+
+    def over_cells(self, found: RowSpaceOptimum) -> RowSpaceOptimum:
+        """What was found in these coordinates, as rows over cells."""
+        return replace(found, rows=(found.rows @ self.root)[:, self.kinds])
 
 
 def _pairs(columns: Array) -> PairColumns:

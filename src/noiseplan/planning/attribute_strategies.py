@@ -14,7 +14,7 @@ from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.planning.noise_within import largest_norm
 from noiseplan.planning.solve import role_bases
-from noiseplan.planning.workload_types import Design
+from noiseplan.planning.workload_types import Design, subset_counts
 from noiseplan.strategies.hierarchies import haar, tree, weigh
 
 STRATEGIES = ("identity", "p-identity", "tree", "wavelet")
@@ -22,6 +22,8 @@ STRATEGIES = ("identity", "p-identity", "tree", "wavelet")
 MANY = 512
 # Entries below this share of a row's largest are left out: they serve nothing and would be rounded.
 FAINT = 1e-6
+# Of what is asked, what is left of it without the total: no more than rounding.
+ROUNDING = 1e-12
 # The weight of a short workload's own rows where they start.
 HEAVY = 20.0
 
@@ -48,15 +50,16 @@ def bases_of(strategies: dict[int, RoleStrategy]) -> dict[int, Basis]:
     return {r: strategy.basis for r, strategy in strategies.items()}
 
 
-def choose_strategies(design: Design, planner: str) -> Mix:
+def choose_strategies(design: Design, planner: str, public_total: bool = False) -> Mix:
     """The strategy of every free role over groups of values, by name."""
-    return {r: (planner, found[planner][1]) for r, found in _found(design, (planner,)).items()}
+    every = _found(design, (planner,), public_total)
+    return {r: (planner, found[planner][1]) for r, found in every.items()}
 
 
-def mixes(design: Design) -> list[Mix]:
+def mixes(design: Design, public_total: bool = False) -> list[Mix]:
     """What may be measured unasked: the best strategy of every role by itself, which comes first;
     and each strategy for all roles, where they have it."""
-    found = _found(design, STRATEGIES)
+    found = _found(design, STRATEGIES, public_total)
     best = {r: min(named, key=lambda name: named[name][0]) for r, named in found.items()}
     everywhere = [name for name in STRATEGIES if all(name in named for named in found.values())]
     others = (dict.fromkeys(found, name) for name in everywhere)
@@ -71,11 +74,13 @@ def _by_its_rows(name: str, matrix: Array) -> tuple[str, Array]:
     return (name if np.count_nonzero(matrix) > matrix.shape[1] else "identity"), matrix
 
 
-def _found(design: Design, names: tuple[str, ...]) -> dict[int, dict[str, tuple[float, Array]]]:
+def _found(
+    design: Design, names: tuple[str, ...], public_total: bool
+) -> dict[int, dict[str, tuple[float, Array]]]:
     """tr(G (AᵀA)⁻¹) and the strategy A of every free role, by name."""
     result = {}
     for r in design.free:
-        gram, rows = role_gram(design, r), _short_rows(design, r)
+        gram, rows = role_gram(design, r, public_total), _short_rows(design, r)
         tried = names[:2] if len(gram) > MANY else names
         result[r] = {name: _named(name, gram, rows) for name in tried}
     return result
@@ -94,11 +99,12 @@ def _named(name: str, gram: Array, extra: Array | None) -> tuple[float, Array]:
     return value, strategy(theta[theta.any(axis=1)])
 
 
-def role_gram(design: Design, r: int) -> Array:
+def role_gram(design: Design, r: int, public_total: bool = False) -> Array:
     """Σ weight · WᵀW of all that is asked of a role, each as often as the rest of its query asks.
 
     The rest of a query counts by tr(WᵀW) of its factors: the error they have where every value is
-    measured.
+    measured. Where the total is public and no table has another attribute too, rows count without
+    it.
     """
     roles, n = design.roles, design.group_count(r)
     traces = [
@@ -118,7 +124,19 @@ def role_gram(design: Design, r: int) -> Array:
         for axis in np.flatnonzero(joint.roles == r):
             flat = np.moveaxis(joint.tensor, axis + 1, -1).reshape(-1, n)
             total += design.type_weight[joint.number] * flat.T @ flat
+    others = subset_counts(design)
+    if public_total and (others[others[:, r] > 0].sum(axis=1) <= 1).all():
+        total = without_total(total)
     return total / max(float(np.trace(total)), 1e-300) * n
+
+
+def without_total(gram: Array) -> Array:
+    """(I − 11ᵀ/n) G (I − 11ᵀ/n): rows less their mean, which the total answers where it is public;
+    as it is where nothing but the total is asked."""
+    half = gram - gram.mean(axis=0)
+    centred = half - half.mean(axis=1, keepdims=True)
+    only = float(np.trace(centred)) <= ROUNDING * float(np.trace(gram))
+    return gram if only else np.asarray(0.5 * (centred + centred.T))
 
 
 def _short_rows(design: Design, r: int) -> Array | None:

@@ -267,6 +267,15 @@ class BaseTables:
         """Whether all of them are whole."""
         return all(table.whole for table in self.tables)
 
+    @property
+    def largest(self) -> Array:
+        """Return the largest entry of every row, without its sign."""
+        each = (
+            [np.abs(base.rows).max(axis=1, keepdims=True) for base in table.bases.values()]
+            for table in self.tables
+        )
+        return np.concatenate([kronecker_dense(entries)[:, 0] for entries in each])
+
     def seconds(self, cells: int) -> float:
         """About how long one core takes for a question about the columns of so many cells."""
         return min(

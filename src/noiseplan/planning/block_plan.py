@@ -255,9 +255,9 @@ class BlockPlan:
 
     def type_sums(self) -> Array:
         """Query types × blocks: the sum of variances of one query, for noise of size one."""
-        terms, weight = self.types.design.terms, self.types.design.type_weight
-        weights = self.types.term_weights(self.centres)[0] * terms.subset_count[terms.subset]
-        weights = weights / weight[terms.query]
+        terms = self.types.design.terms
+        weights = self.types.term_weights(self.centres, np.ones(terms.queries))[0]
+        weights = weights * terms.subset_count[terms.subset]
         columns = [np.bincount(terms.query, b.by_term(weights), terms.queries) for b in self.rows]
         return np.array(columns, dtype=np.float64).T
 

@@ -242,14 +242,18 @@ class BlockTypes:
         count = self.design.group_count
         return tuple(count(r) for r, axes in self.axes.items() for _ in axes)
 
-    def term_weights(self, centres: Centres) -> tuple[Array, Array]:
-        """w of every term for one subset (one for dense matrices), and m of every pair."""
+    def term_weights(self, centres: Centres, of_types: Array | None = None) -> tuple[Array, Array]:
+        """w of every term for one subset (one for dense matrices), and m of every pair.
+
+        `of_types` are weights of query types, those of the workload unless given.
+        """
         design, terms = self.design, self.design.terms
+        of_types = design.type_weight if of_types is None else of_types
         mean, residual = self._moments(centres)
         free = np.append(np.isin(design.roles.pair_role, design.free), False)
         powers = mean[terms.pair] ** terms.summed
         powers = powers * np.where(free[terms.pair], 1.0, residual[terms.pair] ** terms.measured)
-        weights = design.type_weight[terms.query] * np.exp(terms.log_count) * powers.prod(axis=1)
+        weights = of_types[terms.query] * np.exp(terms.log_count) * powers.prod(axis=1)
         return weights / terms.subset_count[terms.subset], mean
 
     def _moments(self, centres: Centres) -> tuple[Array, Array]:

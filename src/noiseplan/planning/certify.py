@@ -47,7 +47,7 @@ from noiseplan.planning.planners import tree_plans
 from noiseplan.planning.planners.row_space_plans import least_of_any
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.pure_bounds import lower_bounds
-from noiseplan.planning.replaced_split import worst_bound_alone
+from noiseplan.planning.replaced_split import norm_bound_alone
 from noiseplan.planning.row_terms import (
     grid_variances,
     plain_rows,
@@ -413,7 +413,7 @@ def norm_bound(
     """A lower bound on the p-norm of priority · variance over all rows; the largest for p = ∞."""
     if cost == 0:
         return 0.0
-    if neighbours == "replace" and power == inf and (b := worst_bound_alone(design)) is not None:
+    if neighbours == "replace" and (b := norm_bound_alone(design, power)) is not None:
         return b / cost * (1 - 1e-9)
     dual = 1.0 if power == inf else power / (power - 1.0)
     weights, best = RowWeights.even(design), 0.0

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+import numpy as np
+
+from noiseplan.errors import PlanError
 
 # Domains over which a plan may be one matrix: when asked for, and when tried unasked.
 EXPLICIT_CELLS: Final = 4096
@@ -31,3 +37,15 @@ GRAM_VALUES: Final = 8192
 # over so many cells of these, or where there are no more than so many cells in all.
 COMPARED_CELLS: Final = 1024
 COMPARED_IN_ALL: Final = 2048
+
+
+@contextmanager
+def double_precision() -> Iterator[None]:
+    """Refuse in words what linear algebra cannot solve in double precision."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise PlanError(
+            "the numbers of the queries, or their weights or targets, differ too much for double "
+            "precision: give numbers within 12 orders of magnitude, or plan the queries one by one"
+        ) from error

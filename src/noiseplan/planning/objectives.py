@@ -209,7 +209,7 @@ class ConvexLoss(Objective):
         slope = np.empty_like(variances)
         for i, v in enumerate(variances):
             up, down = variances.copy(), variances.copy()
-            up[i] += 1e-5 * (v or variances.max())
+            up[i] += 1e-5 * (v or variances.max() or 1.0)
             down[i] -= 1e-5 * v
             rise = self.value(up) - self.value(down)
             slope[i] = rise / (up[i] - down[i])

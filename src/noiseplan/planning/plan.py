@@ -22,6 +22,7 @@ from noiseplan.planning.certify import (
     known_certificate,
     search_takes_long,
 )
+from noiseplan.planning.limits import double_precision
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.pure_bounds import SharedTables, lower_bounds
 from noiseplan.planning.workload_errors import Figures
@@ -125,6 +126,7 @@ class Plan:
         return self.figures.worst_variance
 
     @property
+    @double_precision()
     def lower_bound(self) -> float:
         """No linear mechanism with continuous Gaussian noise at this privacy has a lower
         `total_variance`.
@@ -180,6 +182,7 @@ class Plan:
         """What has been proved of the plan's own objective so far; None if nothing."""
         return known_certificate(self)
 
+    @double_precision()
     def certify(self) -> Certificate:
         """How far the plan may be from the best, with the best bound known for its objective.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 from noiseplan.errors import PlanError, remedy, setting
+from noiseplan.mechanisms.measured_series import SeriesMechanism
 from noiseplan.noise.law import Law
 from noiseplan.planning import limits
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
@@ -16,7 +17,9 @@ from noiseplan.planning.least_cost import least_cost, least_epsilon
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
 from noiseplan.planning.objectives import (
     RMSE,
+    ConvexLoss,
     Objective,
+    PNormVariance,
     RelativeError,
     TotalVariance,
     as_objective,
@@ -46,6 +49,7 @@ from noiseplan.planning.reductions import (
     Unweighted,
 )
 from noiseplan.planning.smaller_domain import few_groups, smaller
+from noiseplan.planning.solve import searches_rows
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Query, Workload
@@ -120,7 +124,9 @@ class Family(ABC):
             candidate = over_classes(problem, planner)
         else:
             candidate = planner.solve(problem)
-        return replace(candidate, considered=candidate.considered or ((problem.name, ASKED),))
+        remarks = () if problem.strategy is None else named.remarks(problem, candidate)
+        asked = ((problem.name, ASKED), *remarks)
+        return replace(candidate, considered=candidate.considered or asked)
 
     def _asked_for(self, problem: Problem) -> Planner:
         if problem.planner == "workload" and not self.one_matrix_of_rows(problem):
@@ -228,6 +234,7 @@ PLANNERS: Final = FAMILIES["gaussian"].names
 PURE_PLANNERS: Final = FAMILIES["laplace"].names
 
 
+@limits.double_precision()
 def plan(
     workload: Workload | Query | Iterable[Query],
     *,
@@ -272,8 +279,8 @@ def plan(
         data. For `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and
         known strategies.
     neighbours
-        "add-remove" one record, or "replace" one record by another (the total is then exact where
-        Gaussian noise is planned).
+        "add-remove" one record, or "replace" one record by another (the total is then public, and
+        exact but for one matrix of rows).
     noise
         "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace
         for `PureDP`; "discrete Laplace" for targets at the least ε. "gaussian", and "laplace" for
@@ -310,7 +317,21 @@ def plan(
         problem = Targets().forward(problem)
     if isinstance(problem.goal, RMSE):
         problem = Unweighted().forward(problem)
-    return finish(problem, FAMILIES[problem.drawn.law].planned(problem))
+    return finish(problem, _shape_said(problem, FAMILIES[problem.drawn.law].planned(problem)))
+
+
+def _shape_said(problem: Problem, found: Candidate) -> Candidate:
+    """Say where rows are those for the total variance, and the objective decides noise alone."""
+    goal, (name, reason), *others = problem.goal, *found.considered
+    if isinstance(goal, TotalVariance) or goal == PNormVariance(1, at_most=goal.at_most):
+        return found
+    # A loss of one query falls with its total.
+    several = len(problem.workload) > 1 or not isinstance(goal, ConvexLoss)
+    fixed = isinstance(found.mechanism, SeriesMechanism) and several
+    if name in ("residual", "residual+") and problem.design.free and several:
+        fixed = name == "residual+" or not searches_rows(problem.design, goal, problem.neighbours)
+    said = f"{reason}, with the rows for the total variance"
+    return replace(found, considered=((name, said), *others)) if fixed else found
 
 
 def over_classes(problem: Problem, planner: Planner) -> Candidate:

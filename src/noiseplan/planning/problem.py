@@ -75,6 +75,7 @@ class Problem:
     noise: str = "discrete"
     max_rows: int = 1
     strategies: Mapping[str, object] | None = None
+    public_total: bool = False  # of a problem that stands for one of replaced records
     started: float = field(default_factory=time.perf_counter)
 
     @property

@@ -77,6 +77,7 @@ class ReplacedRecords:
     To replace a record is to remove one and to add one, so no column of a difference has more than
     twice the L1 norm; two records that share no cell of a table have as much. Where the farthest
     two are nearer, since all records share some rows, noise of all sizes is made smaller by that.
+    The total is public: plans are made for queries without it, and tell it with next to no noise.
     """
 
     problem: Problem
@@ -84,7 +85,7 @@ class ReplacedRecords:
     def forward(self, problem: Problem) -> Problem:
         """The same for records that are added or removed, at half of ε."""
         half = PureDP(product_down(problem.epsilon, 0.5))
-        return replace(problem, budget=half, neighbours="add-remove")
+        return replace(problem, budget=half, neighbours="add-remove", public_total=True)
 
     def back(self, candidate: Candidate) -> Candidate:
         """The same at the price of both, or of what they are apart."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,7 +33,13 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.replaced_products import descended, worth_descending
-from noiseplan.planning.replaced_split import worst_bases
+from noiseplan.planning.replaced_split import (
+    loss_bases,
+    norm_bases,
+    replaced_bases,
+    rows_affordable,
+    tangent,
+)
 from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.workload_types import (
     Design,
@@ -41,6 +49,10 @@ from noiseplan.planning.workload_types import (
     without_rounding,
 )
 from noiseplan.privacy import Neighbours
+
+# Tangents of a loss where records are replaced, and what each must gain for the next.
+TANGENTS: Final = 4
+TANGENT_GAIN: Final = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,18 +161,70 @@ def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     design, objective = aim.design, aim.objective
     replaced = aim.neighbours == "replace"
     starts = [total_rows, *(_for_replaced(aim, total_rows) if replaced else ())]
-    worst = replaced and isinstance(objective, WorstVariance)
-    own = worst_bases(design) if worst else None
+    own = _alone_for(aim) if replaced else None
     if own is not None:
         starts.append(own)
-    elif isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
+    elif searches_rows(design, objective):
         fixed = isinstance(objective, PNormVariance)
         powers = (objective.p,) if isinstance(objective, PNormVariance) else POWERS
         start = share_given_bases(replace(aim, objective=TotalVariance()), total_rows)
         starts.append(optimise_worst(design, total_rows, start.sigma2, powers, count_rows=fixed)[0])
-    found = [share_given_bases(aim, rows) for rows in starts]
+    found = []
+    for rows in starts:
+        with suppress(np.linalg.LinAlgError):  # rows that double precision cannot tell apart
+            found.append(share_given_bases(aim, rows))
+    if not found:
+        raise np.linalg.LinAlgError("no rows that are found tell apart what is asked")
     best = min(found, key=lambda solution: solution.share.value)
+    if replaced and own is None and isinstance(objective, ConvexLoss):
+        best = _by_tangents(aim, objective, best)
     return replace(best, total_rows=total_rows)
+
+
+def searches_rows(
+    design: Design, objective: Objective, neighbours: Neighbours = "add-remove"
+) -> bool:
+    """Whether bases are searched for this objective; else they are those for the total variance."""
+    normed = isinstance(objective, WorstVariance | PNormVariance)
+    if neighbours == "replace":
+        own = isinstance(objective, ConvexLoss) or (normed and rows_affordable(design))
+        return own or searches_rows(design, objective)
+    return normed and worth_searching(design)
+
+
+def _alone_for(aim: Aim) -> dict[int, Array] | None:
+    """Where records are replaced and tables have one attribute each: the best bases for the
+    objective, if these take little time."""
+    objective = aim.objective
+    if isinstance(objective, ConvexLoss):
+        return loss_bases(aim.design, own_loss(objective, aim.budget))
+    if isinstance(objective, WorstVariance):
+        return norm_bases(aim.design, np.inf)
+    return norm_bases(aim.design, objective.p) if isinstance(objective, PNormVariance) else None
+
+
+def _by_tangents(aim: Aim, loss: ConvexLoss, best: Solution) -> Solution:
+    """The same with bases for the total that the loss has for its tangent, as long as they are
+    better."""
+    if not aim.design.free:
+        return best
+    for _ in range(TANGENTS):
+        matrix = type_matrix(aim.design, best.bases)
+        weighted = tangent(
+            aim.design, loss, matrix @ np.where(best.sigma2 < np.inf, best.sigma2, 0)
+        )
+        if not weighted.type_weight.any():  # the loss is flat
+            return best
+        total = replace(aim, design=weighted, objective=TotalVariance())
+        first = replaced_bases(weighted)
+        starts = [first, *_for_replaced(total, first)]
+        found = min(
+            (share_given_bases(aim, rows) for rows in starts), key=lambda one: one.share.value
+        )
+        if not best.share.value - found.share.value > TANGENT_GAIN * abs(best.share.value):
+            return best
+        best = found
+    return best
 
 
 def _for_replaced(aim: Aim, total_rows: dict[int, Array]) -> Iterator[dict[int, Array]]:

@@ -61,6 +61,7 @@ class TableMatrix:
             targets=None,
             objective=_objective(norm_power(problem.goal)),
             noise="laplace",
+            neighbours=problem.neighbours if groups.all_seen else "add-remove",
         )
         try:
             with one_thread(alone.design):
@@ -68,6 +69,8 @@ class TableMatrix:
         # Nothing differs between records, rows that nobody writes down, or nearly dependent ones.
         except (PlanError, np.linalg.LinAlgError):
             return None
+        if alone.neighbours == "replace":  # a public total is measured beside all tables
+            found = found[np.ptp(found, axis=1) > 0]
         rows = problem.numbers.rows(found, laplace_matrix.BITS)
         if len(rows) * len(groups.of_cells) > WRITTEN_DOWN:
             return None
@@ -81,7 +84,9 @@ class TableMatrix:
     @cached_property
     def norm(self) -> float:
         """Of the variances of the query's rows, at noise of size one."""
-        spread = LeastSquares(self.rows).spread
+        public = self.problem.neighbours == "replace" and self.groups.all_seen
+        rows = laplace_matrix.with_total(self.rows) if public else self.rows
+        spread = LeastSquares(rows).spread
         return self._norm(self.groups.asked.matrix.quadratic_rows(spread))
 
     def _norm(self, variances: Array) -> float:

@@ -35,7 +35,7 @@ from noiseplan.optimize.record_pairs import replaced_optimum
 from noiseplan.planning.bounds import THOROUGH, total_variance_bound
 from noiseplan.planning.cell_classes import class_gram, classes_of
 from noiseplan.planning.free_split import optimise_total
-from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.limits import EXPLICIT_CELLS, double_precision
 from noiseplan.planning.planners.row_space_plans import affordable_optimum
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.pure_bounds import lower_bounds
@@ -190,6 +190,7 @@ def _over(share: float) -> str:
     return f"within {percent_up(share)}% of the best" if share < 1 else ""
 
 
+@double_precision()
 def bounds(
     workload: Workload, *, exact: bool | None = None, neighbours: Neighbours = "add-remove"
 ) -> WorkloadBounds:
@@ -229,7 +230,7 @@ def bounds(
         )
     find = _added if neighbours == "add-remove" else _replaced
     found = find(design, exact)
-    heaviest = float(weights.max(initial=1.0))
+    heaviest = float(weights.max())
     even = found.lower / heaviest
     if np.ptp(weights) > 0:
         even = max(even, find(prepare(workload, np.ones(len(weights))), exact).lower)

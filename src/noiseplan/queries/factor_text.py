@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import TypeGuard
 
 import numpy as np
@@ -32,6 +33,7 @@ WORDS: dict[str, Factor] = {
     "total": Total(),
 }
 _LEVELS = re.compile(r"levels\(([^)]*)\)")
+_DASHED = re.compile(r"(.+?)\s*[-–]\s*(.+)")
 
 
 def read_factor(text: str, name: str, attribute: Attribute, level: str = "") -> Factor:
@@ -160,12 +162,21 @@ def _unknown(text: str, name: str, attribute: Attribute) -> QueryError:
             last = below[0]
             said += f", {name}={last}.. for a span with them, {name}=..{last} for one without"
         return QueryError(said)
-    known = [*attribute.labels, *WORDS]
     return QueryError(
         f"{name}={text.strip()}: {unquoted(text.strip())!r} is neither a value of {name!r} nor "
         f"identity, prefix, ranges, total or levels(5, 10); {name!r} is {attribute.describe()}"
-        f"{suggestion(unquoted(text.strip()), known)}"
+        f"{_meant(unquoted(text.strip()), name, attribute)}"
     )
+
+
+def _meant(text: str, name: str, attribute: Attribute) -> str:
+    """What was probably meant: a span, where a dash stands for its dots, or a value or a word."""
+    dashed = _DASHED.fullmatch(text)
+    if dashed is not None:
+        with suppress(QueryError):
+            _span(dashed[1], dashed[2], name, attribute)
+            return f". Did you mean '{dashed[1]}..{dashed[2]}'?"
+    return suggestion(text, [*attribute.labels, *WORDS])
 
 
 def _is_above(text: str, last: str) -> bool:

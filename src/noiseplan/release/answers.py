@@ -51,9 +51,11 @@ class Answer:
     exact for the buckets that were drawn (unless `approximate`: very large queries have it computed
     for 512 rows, and read between them); `bias_error` estimates what even sharing within buckets
     does to the answer, which only the data know. Where that was measured it holds on average over
-    rows, not for each: rows that meet a cell which towers over the others of its bucket have more;
-    where it was not measured such cells are left out. `lower` and `upper` reach as far as an
-    unbiased answer with the error of both would; they are a guide, no confidence interval.
+    rows and releases, not for each: the measurement is noisy, so that in spiky data the error of a
+    table is often stated by a fifth too small, and rows that meet a cell which towers over the
+    others of its bucket have more; where it was not measured such cells are left out. `lower` and
+    `upper` reach as far as an unbiased answer with the error of both would; they are a guide, no
+    confidence interval.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Answer:
     limits: Limits | None = None  # how far intervals reach down and up, where no factor tells
     planned: Figures | None = None  # the errors of the tables that were planned for
     apart: tuple[Mechanism, Workload] | None = None  # where queries were measured apart
+    left_out: tuple[str, ...] = ()  # which records were counted, where some may be left out
     method = ""  # of computing the errors: they are known
 
     @property
@@ -119,10 +122,10 @@ class Answer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing: errors far above all that was planned for, and which tables of
-        the release agree where not all do."""
+        """What is worth knowing: errors far above all that was planned for, which tables of the
+        release agree where not all do, and that records were left out."""
         agreeing = () if self.apart is None else cautions(*self.apart)
-        return (*self._hardly_measured(), *agreeing)
+        return (*self._hardly_measured(), *agreeing, *self.left_out)
 
     def _hardly_measured(self) -> tuple[str, ...]:
         planned = self.planned
@@ -265,9 +268,9 @@ class Answer:
         kind = "all rows together" if self.simultaneous else "each row"
         noise = "approximate" if self.approximate else "exact"
         return (
-            f"estimated errors: {noise} noise and an estimated bias, in single rows too small "
-            f"where single cells tower over their bucket; limits at {level} for {kind} if the "
-            f"estimates hold"
+            f"estimated errors: {noise} noise and an estimated bias, too small where single cells "
+            f"tower over their bucket, over a table often by a fifth and in single rows by more; "
+            f"limits at {level} for {kind} if the estimates hold"
         )
 
 

@@ -129,18 +129,34 @@ class Account:
         )
         return f"dataset {self.dataset!r} of {self.ledger.path.name}"
 
+    def require_first(self, plan: Plan, built_on: str = "") -> None:
+        """Refuse a plan that was released of this dataset before, and is charged once more."""
+        from noiseplan.ledger.errors import AlreadyReleased
+
+        same = _of_this_plan(plan, _but_for(built_on, self._entries()))
+        if same:
+            raise AlreadyReleased(
+                f"{_named(same)} was charged for this very plan, and that release answers at no "
+                f"cost. A second one costs as much again, with other numbers. Nothing was spent. "
+                f"To make it all the same: " + remedy("release again", "again=True")
+            )
+
     def disagreeing(self, plan: Plan, built_on: str = "") -> list[str]:
         """What was released of this dataset before, and what of it the plan will disagree with.
 
         What it is built on (where that is recorded) agrees with it.
         """
-        every = [] if self.ledger is None else list(self.ledger.entries(self.dataset))
-        every = [entry for entry in every if entry.status != "failed"]
-        others = [entry for entry in every if _text(entry) not in built_on.split(BETWEEN)]
+        every = self._entries()
+        others = _but_for(built_on, every)
         return (self._told_twice(plan, others) if others else []) + self._other_units(plan, every)
 
+    def _entries(self) -> list[Entry]:
+        """The releases of the dataset that did not fail."""
+        every = [] if self.ledger is None else self.ledger.entries(self.dataset)
+        return [entry for entry in every if entry.status != "failed"]
+
     def _told_twice(self, plan: Plan, entries: list[Entry]) -> list[str]:
-        same = [entry for entry in entries if entry.plan_hash == plan.hash()]
+        same = _of_this_plan(plan, entries)
         if same:
             return [
                 f"{_named(same)} released this very plan: every table will be there twice, with "
@@ -224,6 +240,15 @@ def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
     from noiseplan.ledger import Ledger
 
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+
+
+def _of_this_plan(plan: Plan, entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.plan_hash == plan.hash()]
+
+
+def _but_for(built_on: str, entries: list[Entry]) -> list[Entry]:
+    """The entries of releases that a plan is not built on."""
+    return [entry for entry in entries if _text(entry) not in built_on.split(BETWEEN)]
 
 
 def _named(entries: list[Entry]) -> str:

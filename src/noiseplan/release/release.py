@@ -23,6 +23,7 @@ from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
 from noiseplan.noise.law import NAMED
 from noiseplan.planning.plan import Plan
+from noiseplan.privacy.people import left_out_text
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.queries.questions import named_query
@@ -191,6 +192,14 @@ class Release(Derived):
         return self.provenance.recorded
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which records of each person were counted, where others may be left out; never how many
+        were."""
+        if self.choice is None:
+            return ()
+        return tuple(left_out_text(self.plan.max_rows, self.plan.unit))
+
+    @property
     def schema(self) -> Schema:
         """The attributes that may be asked about."""
         return self.plan.workload.schema
@@ -228,6 +237,7 @@ class Release(Derived):
             approximate=errors.approximate,
             planned=self.plan.figures if known else None,
             apart=self._apart,
+            left_out=self.left_out,
         )
 
     def named(self, name: str) -> Query | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.errors import QueryError
 from noiseplan.mechanisms.agreement import cautions
-from noiseplan.privacy.people import left_out_text
 from noiseplan.report.budgets import difference, other_budgets, privacy_in_detail, promise_box
 from noiseplan.report.offline_page import offline_page
 from noiseplan.report.plan_errors import plan_errors
@@ -68,14 +68,18 @@ def report_page(
     """
     plan = release.plan
     heading = title or release.title or UNTITLED
-    tables = Tables(plan.workload, _cells(release, level, valid), files or {})
+    tables = Tables(
+        plan.workload, _cells(release, level, valid), files or {}, partial(_mend, release)
+    )
     facts = {
         "What is protected": difference(plan.privacy, str(certificate["privacy"]["unit"])),
         "Noise": release.brand,
         "Ledger": release.recorded or "not recorded in a ledger",
     }
     sections = {
-        "The tables": element("div", _agreement(plan, valid), tables.markup(), id="released"),
+        "The tables": element(
+            "div", _left_out(release), _agreement(plan, valid), tables.markup(), id="released"
+        ),
         "How precise the tables are": plan_errors(plan),
         "What another budget would buy": other_budgets(plan),
         "The promise in every currency": privacy_in_detail(plan.privacy, facts),
@@ -90,14 +94,12 @@ def _header(release: Release, certificate: Mapping[str, Any], heading: str) -> M
     workload, made = plan.workload, str(certificate.get("made", ""))[:10]
     warning = release.provenance.warning
     size = f"{counted(len(workload), 'table')}, {counted(workload.rows, 'number')}"
-    left_out = [] if release.choice is None else left_out_text(plan.max_rows, plan.unit)
     parts: list[object] = [
         element("h1", heading),
         element("p", release.purpose, class_="lead") if release.purpose else "",
         element("p", f"{size}, made {made}.", class_="muted"),
         element("p", f"{warning[0].upper()}{warning[1:]}.", class_="warning") if warning else "",
         promise_box(plan.privacy, str(certificate["privacy"]["unit"]), plan.unit),
-        element("p", " ".join(left_out), class_="box") if left_out else "",
     ]  # fmt: skip
     return joined(parts)
 
@@ -116,6 +118,13 @@ def _certificate(release: Release, certificate: Mapping[str, Any]) -> Markup:
 # ---------------------------------------------------------------------- the numbers
 
 
+def _mend(release: Release) -> str:
+    """The command that makes tables of a release without negative counts; nothing if none does."""
+    from noiseplan.valid.solve_tables import valid_command  # only where a count is negative
+
+    return valid_command(release)
+
+
 def _cells(
     release: Release, level: float, valid: ValidTables | None
 ) -> Callable[[Query], Cells | None]:
@@ -131,6 +140,11 @@ def _cells(
             return None
 
     return cells
+
+
+def _left_out(release: Release) -> Markup | str:
+    """That records were left out, where at most some of each person were counted."""
+    return element("p", " ".join(release.left_out), class_="box") if release.left_out else ""
 
 
 def _agreement(plan: Plan, valid: ValidTables | None) -> Markup | str:

@@ -28,8 +28,9 @@ FIRST_ROWS = 60  # of the table that is open from the start
 NEGATIVE = (
     "{some} of the {all} numbers shown here {are} negative, which no count is: noise was added to "
     "every number, and it is left as it fell, because sums and averages stay right only so. Read "
-    "such a number as “few or none”. Tables without negative counts: "
+    "such a number as “few or none”."
 )
+WITHOUT = " Tables without negative counts"
 OTHER = "Other tables"
 
 
@@ -50,11 +51,14 @@ class Tables:
         The numbers of a query; None if there are none, and the table is left out by name.
     files
         Addresses of the tables that were written as files, without their endings.
+    mend
+        Finds the command that makes tables without negative counts; nothing where there is none.
     """
 
     workload: Workload
     cells: Callable[[Query], Cells | None]
     files: Mapping[str, str] = field(default_factory=dict)
+    mend: Callable[[], str] = str
     numbers: int = 0
     negative: int = 0
     opened: bool = False
@@ -85,7 +89,11 @@ class Tables:
             return ""
         some, every = f"{self.negative:,}", f"{self.numbers:,}"
         words = NEGATIVE.format(some=some, all=every, are="is" if self.negative == 1 else "are")
-        return element("p", words, element("code", "noiseplan valid RELEASE -o FOLDER"), ".")
+        command = self.mend()
+        if not command:
+            return element("p", words)
+        named = " Some tables without negative counts" if "--table" in command else WITHOUT
+        return element("p", f"{words}{named}: ", element("code", command), ".")
 
     def _left_out(self) -> Markup | str:
         if not self.missing:

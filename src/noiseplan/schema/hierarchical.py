@@ -20,6 +20,7 @@ from noiseplan.schema.code_files import code_file, read_code_columns
 from noiseplan.schema.encoding import Codes, LabelTable
 from noiseplan.schema.labels import (
     Label,
+    check_writable,
     checked_label,
     checked_missing,
     label_from_json,
@@ -413,6 +414,8 @@ def _labels_to_json(labels: Labels | range) -> object:
 def _labels_from_json(saved: object) -> Labels | range:
     match saved:
         case {"range": [int(start), int(stop)]} if start < stop:
+            for end in (start, stop - 1):
+                check_writable(end, "Hierarchical")
             return range(start, stop)
         case list(labels):
             found: list[Any] = [label_from_json(label) for label in labels]

@@ -17,8 +17,8 @@ from noiseplan.escaping import unwritable
 Label: TypeAlias = str | int | float | bool | date | datetime
 
 _SHOWN: Final = 6
-_DIGITS: Final = 1000  # Python writes no number of more than 4300
-_LARGEST: Final = 10**_DIGITS
+# Longer ones may all have one hash, as multiples of 2⁶¹ − 1 do: dictionaries take squared time.
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 # Of more days or times at equal distances only the first is written down; and no more are read.
 _FEW, _MOST = 1000, 10_000_000
 
@@ -110,10 +110,10 @@ def check_writable(value: Label, call: str) -> None:
             + remedy("argument", f"{call}([{_without(value)!r}])", repr(_without(value)))
             + "."
         )
-    if isinstance(value, int) and abs(value) >= _LARGEST:
+    if isinstance(value, int) and not _SMALLEST <= value <= _LARGEST:
         raise SchemaError(
-            f"{call}: a value is a whole number of more than {_DIGITS:,} digits; numbers so large "
-            f"are declared as text, or by bins."
+            f"{call}: a value is a whole number that 64 bits do not hold; −2⁶³ to 2⁶⁴ − 1 are "
+            f"allowed. Declare numbers so large as text, or by bins."
         )
 
 

@@ -146,7 +146,7 @@ def quantile(
         how.simultaneous,
         release.origin,
         release.provenance.warning,
-        (*too_small(small, z), *_in_open_bins(figures[0], small)),
+        (*too_small(small, z), *_in_open_bins(figures[0], small), *release.left_out),
         binned,
     )
 

@@ -225,7 +225,7 @@ def _divided(
         how.simultaneous,
         release.origin,
         above.brand,
-        _notes(untold, estimate, possible),
+        (*_notes(untold, estimate, fraction.possible), *release.left_out),
         upto is not None,
     )
 

@@ -18,7 +18,7 @@ from noiseplan.mechanisms.agreement import cautions
 from noiseplan.planning.certify import bound_takes_long, usual_certificate
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
-from noiseplan.privacy.people import PERSON, left_out_text
+from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.provenance import Drawn, Provenance
 from noiseplan.release.release import Release
@@ -165,8 +165,7 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
     else:
         title = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]
-    if release.choice is not None:
-        promise.extend(left_out_text(release.plan.max_rows, release.plan.unit))
+    promise.extend(release.left_out)
     told = [visible_name(content[name]) for name in ("title", "purpose") if content.get(name)]
     lines = [
         title,

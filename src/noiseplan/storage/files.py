@@ -44,18 +44,20 @@ DEEPEST = 200
 def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """A folder to fill, which takes its name when it is complete; where it fails nothing is left.
 
-    An empty folder of that name gives way to it.
+    An empty folder of that name gives way to it. Others see nothing of it before it is complete,
+    and then what the umask lets them.
     """
     target = checked_path(folder, StorageError)
     _require_replaceable(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=".noiseplan-", dir=target.parent))
+        hidden = Path(tempfile.mkdtemp(prefix=".noiseplan-", dir=target.parent))
     except OSError as error:
         raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
     try:
+        part = hidden / "part"
+        part.mkdir()
         yield part
-        part.chmod(0o755)  # mkdtemp's folders are for the owner alone
         if target.exists():
             target.rmdir()
         part.rename(target)
@@ -63,7 +65,7 @@ def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     except (OSError, TypeError) as error:
         raise StorageError(f"{str(folder)!r} cannot be written: {error}") from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def rehearse(folder: str | os.PathLike[str], names: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 from noiseplan.errors import NoiseplanError
 from noiseplan.studio import saving
 from noiseplan.studio.calls import CALLS, Answer, BadCall, Body, Studio, start
-from noiseplan.studio.security import Gate, TooLong
+from noiseplan.studio.security import ENTER, UNKNOWN, Gate, Keys, TooLong
 
 STATIC: Final = Path(__file__).with_name("static")
 DEEPEST: Final = 60  # lists within lists: more is no study, and would exhaust the readers
@@ -29,11 +29,12 @@ DEEPEST: Final = 60  # lists within lists: more is no study, and would exhaust t
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def create(studio: Studio, token: str, port: int) -> Gate:
+def create(studio: Studio, keys: Keys, port: int) -> Gate:
     """The whole server, behind its gate."""
     posts = [Route(path, _post(studio, call), methods=["POST"]) for path, call in CALLS.items()]
     routes = [
         Route("/", page),
+        Route(ENTER, _enter(keys), methods=["POST"]),
         Route("/api/start", _get(studio)),
         *posts,
         Route("/api/jobs/{number}", _job(studio), methods=["GET", "DELETE"]),
@@ -50,7 +51,7 @@ def create(studio: Studio, token: str, port: int) -> Gate:
 
     handlers: dict[Any, Any] = {HTTPException: refused, TooLong: too_long, Exception: unexpected}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
-    return Gate(app, token, port)
+    return Gate(app, keys.key, port)
 
 
 def _prepare() -> None:
@@ -59,6 +60,18 @@ def _prepare() -> None:
 
 
 # ---------------------------------------------------------------------- calls and answers
+
+
+def _enter(keys: Keys) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        try:
+            body = body_of(await request.body())
+        except BadCall as error:
+            return _error(400, {"message": error.message})
+        key = await run_in_threadpool(keys.enter, str(body.get("token")))
+        return _error(401, {"message": UNKNOWN}) if key is None else JSON({"key": key})
+
+    return endpoint
 
 
 def _get(studio: Studio) -> Endpoint:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
 
 from noiseplan import __version__
-from noiseplan.errors import NoiseplanError
+from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.studio import saving
 from noiseplan.studio.jobs import KINDS, Jobs
 from noiseplan.studio.public_files import Desk, files_named
+
+if TYPE_CHECKING:
+    from noiseplan.study import Study
 
 DEFAULT_NAME: Final = "study.toml"
 MOST_DESIGNS: Final = 8
@@ -31,17 +36,28 @@ class BadCall(NoiseplanError, ValueError):
 
 @dataclass
 class Studio:
-    """What the server knows: a folder, the study it was started with, and the jobs under way."""
+    """What the server knows: a folder, the study and data it was started with, the jobs under way.
+
+    `named` are the code lists of that study and `ledger` its ledger, each once and for all: what
+    the page saves later says nothing about what is public, nor about who keeps account.
+    """
 
     folder: Path
     name: str | None = None
     jobs: Jobs = field(default_factory=Jobs)
+    data: tuple[str, ...] = ()
     _releases: Any = None
-    named: frozenset[str] = field(init=False)
+    named: frozenset[str] = field(default=frozenset(), init=False)
+    ledger: tuple[Path, str] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        # Once and for all: what the page saves later says nothing about what is public.
-        self.named = self._named_at_first()
+        with suppress(NoiseplanError, ValueError, RecursionError):  # the page says what is wrong
+            file = self.file()
+            design = {} if file is None else tomllib.loads(file.text)
+            self.named = frozenset(files_named(design))
+            match design.get("ledger"):
+                case {"file": str(ledger), "dataset": str(dataset)}:
+                    self.ledger = (self.folder / ledger, dataset)
 
     @property
     def releases(self) -> Any:
@@ -62,14 +78,6 @@ class Studio:
         if not isinstance(called, list) or not all(isinstance(each, str) for each in called):
             raise BadCall("public is a list of names of files")
         return Desk(self.folder, self.name or DEFAULT_NAME, frozenset(called) | self.named)
-
-    def _named_at_first(self) -> frozenset[str]:
-        """The code lists of the study that the server was started with."""
-        try:
-            file = self.file()
-            return frozenset() if file is None else frozenset(files_named(tomllib.loads(file.text)))
-        except (NoiseplanError, ValueError, RecursionError):  # the page says what is wrong with it
-            return frozenset()
 
     def file(self) -> saving.Found | None:
         """The study that the server was started with, as it is now."""
@@ -97,6 +105,7 @@ def start(studio: Studio) -> Answer:
         "file": None if file is None else file.view(),
         "name": studio.name or DEFAULT_NAME,
         "folder": str(studio.folder),
+        "data": list(studio.data),
         "examples": examples(),
     }
 
@@ -218,8 +227,34 @@ def ask_release(studio: Studio, body: Body) -> Answer:
     if file is None or ("text" in body and file.text != text_of(body).replace("\r\n", "\n")):
         raise BadCall(f"save the study first: {name!r} is not what the page shows")
     study = replace(studio.desk(body), name=name).study(file.text)
-    answer: Answer = studio.releases.ask(file, study, text_of(body, "data"), text_of(body, "out"))
+    data = text_of(body, "data")
+    require_release(studio, study, data)
+    answer: Answer = studio.releases.ask(file, study, data, text_of(body, "out"))
     return answer
+
+
+def require_release(studio: Studio, study: Study, data: str) -> None:
+    """Refuse data, or a ledger, that were not named when the studio was started.
+
+    Whoever calls in the name of the page could name any file of the user, and a ledger of their
+    own.
+    """
+    again = f"noiseplan studio {quote(study.root.document.name)} --data FILE"
+    if study.ledger is None:
+        raise StorageError(
+            "the study names no ledger, and the page releases only what is recorded in one; name "
+            f"it under Budget, save, and start the studio again: {again}"
+        )
+    if (study.ledger.path, study.ledger.dataset) != studio.ledger:
+        raise StorageError(
+            "the study named another ledger, or none, when the studio was started, and the page "
+            f"releases only for that one; stop the studio and start it again: {again}"
+        )
+    if data not in studio.data:
+        raise StorageError(
+            f"{data!r} was not named when the studio was started, and the page releases only "
+            f"data that were; stop the studio and start it again: {again}"
+        )
 
 
 def confirm_release(studio: Studio, body: Body) -> Answer:

@@ -9,6 +9,8 @@ from functools import reduce
 from operator import add
 from typing import Any, Final
 
+from noiseplan.escaping import visible
+from noiseplan.mechanisms.agreement import MOST_QUERIES, agreement
 from noiseplan.planning.certify import usual_certificate
 from noiseplan.planning.plan import Plan, TableKind
 from noiseplan.planning.threads import calm_threads
@@ -42,6 +44,7 @@ def plan_view(study: Study, plan: Plan) -> dict[str, Any]:
         "left_out": len(study.workload) - len(plan.workload),
         "least": study.budget is None,
         "seconds": plan.seconds,
+        "agreement": agreement_words(plan),
         "printed": str(plan),
         "figures": figures,
     }
@@ -69,6 +72,21 @@ def plan_view(study: Study, plan: Plan) -> dict[str, Any]:
         "tables": table_views(study, plan),
         "levels": [each._asdict() for each in level_errors(plan)],
     }
+
+
+def agreement_words(plan: Plan) -> str:
+    """Say which tables add up to each other and which do not; nothing of a single table."""
+    count = len(plan.workload)
+    if count < 2:
+        return ""
+    few = count <= MOST_QUERIES
+    groups = plan.mechanism.agreeing(list(plan.workload) if few else [])
+    if groups is None or any(len(group) == count for group in groups):
+        return "All tables agree: a number that follows from several of them is the same in each."
+    if not few:
+        return "Not all tables agree: of so many it is not said which do."
+    named = agreement(plan.mechanism, plan.workload) or "none agrees with another"
+    return visible(f"Not all tables agree, so sums of one may differ from another: {named}.")
 
 
 def finite(number: float) -> float | None:

@@ -23,6 +23,7 @@ MOST_VALUES: Final = 1000
 # Whole numbers that fill at least this share of their range are one after the other.
 DENSE: Final = 0.5
 BINS: Final = 10
+MOST_DIGITS: Final = 20  # of 64 bits; thousands of longer numbers may have one hash
 
 SEPARATORS: Final = (",", ";", "\t", "|")
 MOST_ROWS: Final = 2_000_000
@@ -74,11 +75,13 @@ def _typed(texts: Sequence[str]) -> tuple[list[Any], str]:
 
 
 def _integers(texts: Sequence[str]) -> list[int]:
-    try:
-        return sorted({int(text) for text in texts})
-    except ValueError:  # Python reads some thousands of digits, and no more
-        digits = max(map(len, texts))
-        raise DataError(f"a whole number of {digits:,} digits is too long to be read") from None
+    digits = max(len(text.removeprefix("-")) for text in texts)
+    if digits > MOST_DIGITS:
+        raise DataError(
+            f"a whole number of {digits:,} digits is too long for a label, which has 64 bits; "
+            f"leave its column out of the file"
+        )
+    return sorted({int(text) for text in texts})
 
 
 def _plain_integer(text: str) -> bool:

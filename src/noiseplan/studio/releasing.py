@@ -95,11 +95,10 @@ def words(study: Study, name: str, out: str, command: str) -> list[str]:
         else "It spends the least that its targets need, which the plan tells, once and for good."
     )
     ledger = study.ledger
+    assert ledger is not None  # others are refused
     recorded = (
         f"It is recorded in the ledger {ledger.path.name!r}, for {ledger.dataset!r}, before any "
         f"noise is drawn; a release that does not fit there is refused."
-        if ledger is not None
-        else "It is recorded nowhere: the study names no ledger. Keep account of it yourself."
     )
     return [
         f"The study is {name!r}, as it is saved.",

@@ -1,9 +1,11 @@
-"""Who may speak to the page's server: only a page that this server gave to the browser itself.
+"""Who may speak to the page's server: only a page that got the key of this server.
 
-Everything on this machine, and every page that the browser shows, can reach a port of it. So every
-call must name this host (which a name that was bound anew to 127.0.0.1 does not), come from no
-other origin, and bring a secret that only the page opened with the printed address has. Calls of
-the page also bring a header that no foreign page may send without asking first.
+Every program of this machine, and every page that the browser shows, can reach a port of it. So
+every call must name this host (which a name that was bound anew to 127.0.0.1 does not), come from
+no other origin, and bring the key in a header that no foreign page may send without asking first.
+The page gets the key once, for the token in the address it was opened with: the token may be seen
+in a list of processes or in a history, and is used up by then. The files of the page are the same
+for everybody, and need no key.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import parse_qs
 
-COOKIE: Final = "noiseplan-studio"
 HEADER: Final = b"x-noiseplan-studio"
+ENTER: Final = "/api/enter"
+UNKNOWN: Final = "open the last address that `noiseplan studio` printed: each is good once"
 MOST_BYTES: Final = 32 * 2**20
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -34,9 +38,36 @@ HEADERS: Final = {
 }
 
 
-def new_token() -> str:
+def new_secret() -> str:
     """A secret of 256 bits."""
     return secrets.token_urlsafe(32)
+
+
+def _same(given: str, secret: str) -> bool:
+    """Compare two secrets in a time that says nothing of them."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+
+
+class Keys:
+    """Hold the key of all calls, and the token that is changed for it once.
+
+    Then there is a new token, with which `tell` is called.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.key, self.token = new_secret(), new_secret()
+        self._tell = tell
+        self._lock = threading.Lock()
+
+    def enter(self, token: str) -> str | None:
+        """Return the key for the present token, which is used up by that; None for any other."""
+        with self._lock:
+            if not _same(token, self.token):
+                return None
+            self.token = new_secret()
+        with suppress(OSError):  # nobody reads what is printed any more
+            self._tell(self.token)
+        return self.key
 
 
 @dataclass(frozen=True)
@@ -44,7 +75,7 @@ class Gate:
     """ASGI middleware: lets through what comes from the page itself, and nothing else."""
 
     app: Any
-    token: str
+    key: str
     port: int
     most_bytes: int = MOST_BYTES
     hosts: frozenset[bytes] = field(init=False)
@@ -64,8 +95,6 @@ class Gate:
         refusal = self.refusal(scope)
         if refusal is not None:
             await answer(send, *refusal)
-        elif self.arriving(scope):
-            await self.welcome(send)
         else:
             await self.app(scope, limited(receive, self.most_bytes), with_headers(send))
 
@@ -75,14 +104,13 @@ class Gate:
             return 421, "this server answers only by its own address, 127.0.0.1 or localhost"
         if any(origin not in self.origins for origin in values(scope, b"origin")):
             return 403, "calls from other pages are not answered"
-        if values(scope, b"sec-fetch-site") not in ([], [b"same-origin"], [b"none"]):
+        path = scope["path"]
+        # The page itself is opened from anywhere, as from the file that leads the browser to it.
+        from_elsewhere = values(scope, b"sec-fetch-site") not in ([], [b"same-origin"], [b"none"])
+        if from_elsewhere and path != "/":
             return 403, "calls from other pages are not answered"
-        if self.arriving(scope):
-            return None
-        if not self.known(scope):
-            return 401, "open the address that `noiseplan studio` printed: it holds the key"
-        if scope["path"].startswith("/api/") and values(scope, HEADER) != [b"1"]:
-            return 403, "the header X-Noiseplan-Studio: 1 is missing"
+        if not (path in ("/", ENTER) or path.startswith("/static/") or self.known(scope)):
+            return 401, UNKNOWN
         return self.too_long(scope)
 
     def too_long(self, scope: Any) -> tuple[int, str] | None:
@@ -91,38 +119,9 @@ class Gate:
             return 413, f"at most {self.most_bytes / 2**20:g} MiB are taken at once"
         return None
 
-    def arriving(self, scope: Any) -> bool:
-        """Whether somebody opens the printed address, with the right key in it."""
-        if scope["path"] != "/" or scope["method"] != "GET":
-            return False
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        return len(given) == 1 and self.fits(given[0])
-
     def known(self, scope: Any) -> bool:
-        """Whether the call brings the key that the page was given."""
-        return any(map(self.fits, cookies(values(scope, b"cookie"), self.cookie)))
-
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie: two servers on this machine do not take each other's away."""
-        return f"{COOKIE}-{self.port}"
-
-    def fits(self, key: str) -> bool:
-        return hmac.compare_digest(key.encode("utf-8", "replace"), self.token.encode())
-
-    async def welcome(self, send: Any) -> None:
-        """Hand the key to the browser and take it out of the address."""
-        cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
-        headers = {**HEADERS, "location": "/", "set-cookie": cookie}
-        await respond(send, 303, headers, b"")
-
-
-def cookies(headers: Iterable[bytes], name: str) -> Iterator[str]:
-    """What the cookies of a name hold; all ports of a machine share their cookies."""
-    for part in b";".join(headers).split(b";"):
-        key, _, value = part.decode("latin-1").strip().partition("=")
-        if key == name:
-            yield value
+        """Whether the call brings the key."""
+        return any(_same(given.decode("latin-1"), self.key) for given in values(scope, HEADER))
 
 
 def values(scope: Any, name: bytes) -> list[bytes]:

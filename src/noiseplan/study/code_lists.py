@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from noiseplan.schema.code_files import csv_rows
+from noiseplan.schema.labels import check_writable
 from noiseplan.study.nodes import Node, NotCalledPublic
 from noiseplan.texts import listed, suggestion
 
@@ -113,11 +114,14 @@ def _cell(row: list[str], at: int, node: Node, line: int) -> str:
 
 def _typed(value: str, keys: dict[str, Node], line: int) -> str | int | float:
     kind = keys["type"].choice(TYPES) if "type" in keys else "text"
+    if kind == "text":
+        return value
     try:
-        if kind == "text":
-            return value
-        return int(value) if kind == "integer" else float(value)
+        found = int(value) if kind == "integer" else float(value)
     except ValueError:
         keys["file"].fail(
             f'{keys["file"].value!r}, line {line}: {value!r} is no {kind}; take type = "text"'
         )
+    with keys["file"].blamed():
+        check_writable(found, "code list")
+    return found

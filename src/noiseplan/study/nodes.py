@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 from noiseplan.errors import NoiseplanError, remedy
 from noiseplan.paths import checked_path, near_files
+from noiseplan.schema.labels import check_writable
 from noiseplan.study.lines import Place, lines_of
 from noiseplan.texts import listed, suggestion
 
@@ -247,6 +248,9 @@ class Node:
             self.expected("a text, a number, a boolean, a date or a local date and time")
         if not isinstance(value, str | int | float | bool | date):
             self.expected("a text, a number, a boolean or a date")
+        if isinstance(value, int):  # before any dictionary of them is made
+            with self.blamed():
+                check_writable(value, "label")
         return value
 
     def path(self, example: str) -> Path:

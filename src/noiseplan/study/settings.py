@@ -99,16 +99,21 @@ def _require_currency(node: Node) -> None:
             )
 
 
-def read_targets(node: Node, workload: Workload) -> Mapping[str, float] | float:
-    """Variances that must be met: one for all tables, or by the name of a table."""
+def read_targets(
+    node: Node, workload: Workload, laplace: bool = False
+) -> Mapping[str, float] | float:
+    """Variances that must be met: one for all tables, or by the name of a table.
+
+    `laplace` says that the noise is Laplace noise, of which intervals are wider.
+    """
     if not isinstance(node.value, dict):
         return node.positive("a variance for all tables")
     if not node.value:
         node.fail('name at least one table, as in "age × sex" = 25.0')
-    return {name: _target(child, name, workload) for name, child in node.keys("").items()}
+    return {name: _target(child, name, workload, laplace) for name, child in node.keys("").items()}
 
 
-def _target(node: Node, name: str, workload: Workload) -> float:
+def _target(node: Node, name: str, workload: Workload, laplace: bool) -> float:
     """A variance, or the standard error or half width that amounts to one."""
     with node.blamed():
         find_query(workload, name)
@@ -127,7 +132,7 @@ def _target(node: Node, name: str, workload: Workload) -> float:
     level = keys["level"].positive("a level") if "level" in keys else 0.95
     if level >= 1:
         keys["level"].fail(f"a level lies between 0 and 1, as in 0.95; found {level:g}")
-    return float((amount / half_width_factor(level, 1)) ** 2)
+    return float((amount / half_width_factor(level, 1, laplace)) ** 2)
 
 
 def read_settings(node: Node | None) -> Settings:

@@ -14,7 +14,7 @@ from noiseplan.errors import BudgetError, NoiseplanError, PlanError, TooManyValu
 from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
-from noiseplan.privacy import Budget, Neighbours
+from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.doubts import doubts
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -140,9 +140,13 @@ class Study:
         seed: int | None = None,
         *,
         details: bool = False,
+        again: bool = False,
         tell: Callable[[str], None] = lambda _: None,
     ) -> Release:
         """Spend the budget once, on record where the study names a ledger.
+
+        A plan that this ledger was charged for already is refused, unless it is to be released
+        `again` at the same cost.
 
         `tell` is called, before the data are read, with what speaks against it and does not stop
         it: a budget that promises little, an earlier release that will disagree. With
@@ -162,6 +166,8 @@ class Study:
             tell(each)
         if left is not None:
             admission = Admission.of(left, how)  # before the data are compared
+            if not again:
+                admission.account.require_first(left, built_on)
             for each in admission.account.disagreeing(left, built_on):
                 tell(each)
             if told := self._published_data(data):
@@ -182,17 +188,35 @@ class Study:
         own = self.spelling
         return TextFile(data, missing=own.missing, decimal=own.decimal, thousands=own.thousands)
 
-    def check(self, plan: Plan | Continuation, data: object, *, details: bool = False) -> Checked:
+    def check(
+        self,
+        plan: Plan | Continuation,
+        data: object,
+        *,
+        details: bool = False,
+        again: bool = False,
+    ) -> Checked:
         """Look for all that would stop `release`; spends nothing."""
         from noiseplan.choosing.continuation import Continuation
+        from noiseplan.ledger import AlreadyReleased
         from noiseplan.release.open_data import Admission
+        from noiseplan.release.rehearsal import refused_by_ledger
 
         how = self._on_record(details)
+        left, built_on = (
+            (plan.rest, plan.earlier.recorded) if isinstance(plan, Continuation) else (plan, "")
+        )
+        if left is not None and not again:
+            try:
+                Admission.of(left, how).account.require_first(left, built_on)
+            except AlreadyReleased as error:
+                return refused_by_ledger(error)
+            except NoiseplanError:  # which the check finds, and words for what is left
+                pass
         checked: Checked = plan.check(self.as_declared(data), **cast("CheckOptions", how))
         told = self._published_data(data) if checked.read else ""
         if not told:
             return checked
-        left = plan.rest if isinstance(plan, Continuation) else plan
         assert left is not None  # or no record would have been read
         Admission.of(left, how).account.note_check(left, CODE_LIST, False)
         return checked.with_problem("code lists", StudyError(told))
@@ -288,7 +312,10 @@ def study_of(root: Node, priced: bool = True) -> Study:
         sections["plan"].child("at_most").fail(
             "at_most asks for the least privacy cost that reaches it: leave out [budget], or this"
         )
-    targets = read_targets(sections["targets"], workload) if "targets" in sections else None
+    budget = read_budget(sections["budget"]) if "budget" in sections else None
+    targets = None
+    if "targets" in sections:
+        targets = read_targets(sections["targets"], workload, isinstance(budget, PureDP))
     if targets is not None and settings.objective is not None:
         root.child("plan").child("objective").fail(
             "targets are an objective of their own: give one or the other"
@@ -305,7 +332,7 @@ def study_of(root: Node, priced: bool = True) -> Study:
         purpose=sections["purpose"].text("Yearly report") if "purpose" in sections else "",
         schema=schema,
         workload=workload,
-        budget=read_budget(sections["budget"]) if "budget" in sections else None,
+        budget=budget,
         targets=targets,
         settings=settings,
         spelling=_spelling(sections.get("data"), schema),

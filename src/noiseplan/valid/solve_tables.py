@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseplan.errors import DataError, PlanError, remedy
+from noiseplan.errors import DataError, NoiseplanError, PlanError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.planning.threads import one_thread_below
 from noiseplan.progress import progress
@@ -26,6 +26,7 @@ from noiseplan.valid.settle import settle
 from noiseplan.valid.solver import Dual, Effort, NearestTables, maximise
 from noiseplan.valid.unbiased_tables import NamedTables, Table, Unbiased, deviations
 from noiseplan.valid.whole_numbers import whole_tables
+from noiseplan.words.hints import quoted
 
 if TYPE_CHECKING:
     from noiseplan.local.server.aggregator import Aggregator
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Named = Mapping[Sequence[str] | str, ArrayLike]
 
+VALID_COMMAND = "noiseplan valid RELEASE -o FOLDER"
 MOST_ASKED = 200_000_000
 # Tables of so many cells may miss each other's margins by this share of all records before they
 # are settled, and take so many steps; smaller problems are cheap and solved further.
@@ -141,6 +143,35 @@ def valid_tables(
         missed=effort.missed,
     )
     return ValidTables(source, kept, known, integers, changes)
+
+
+def valid_command(release: Release) -> str:
+    """The command that makes valid tables of a saved release: all, or some where it must be some.
+
+    Nothing where it makes none.
+    """
+    if _can_be_made(release):
+        return VALID_COMMAND
+    try:
+        together, apart = Unbiased.of(release).held()
+    except PlanError:  # a data-aware release
+        return ""
+    options: list[Sequence[str | list[str]]] = [together, *([name] for name in apart)]
+    for named in options:
+        tables = [name if isinstance(name, str) else ", ".join(name) for name in named]
+        if tables and _can_be_made(release, tables):
+            return " ".join([VALID_COMMAND, *(f"--table {quoted(name)}" for name in tables)])
+    return ""
+
+
+def _can_be_made(release: Release, tables: list[str] | None = None) -> bool:
+    """Whether tables of a release are not refused before the work begins."""
+    try:
+        source, named = Unbiased.of(release).grouped(tables)
+        _require_room(TableFamily.of(source.schema.shape, source.sets(named)))
+    except NoiseplanError:
+        return False
+    return True
 
 
 def _margin_of(known: Mapping[Set, Array], one: Set) -> Array | None:

@@ -293,7 +293,7 @@ class Unbiased:
     def _determined(self) -> str:
         """Calls for those of the workload's tables that are determined, or how one looks."""
         whole = self if self.cells is None else replace(self, schema=self.cells.values, cells=None)
-        together, apart = whole._held()
+        together, apart = whole.held()
         calls = [named_call(together)] if together else []
         calls += [named_call([name]) for name in apart[:SHOWN]]
         if not calls:
@@ -308,7 +308,7 @@ class Unbiased:
             found = found + remedy("argument", own, "")
         return found
 
-    def _held(self) -> tuple[list[list[str]], list[str | list[str]]]:
+    def held(self) -> tuple[list[list[str]], list[str | list[str]]]:
         """Tables of values that are determined, and tables of groups, each for itself."""
         together: list[list[str]] = []
         apart: list[str | list[str]] = []

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from noiseplan.escaping import visible
+from noiseplan.noise.moments import half_width_factor
 from noiseplan.privacy.people import unit_text
 from noiseplan.texts import counted, duration
 from noiseplan.words.privacy import brief_cost
@@ -20,6 +21,8 @@ APART = 2.0
 ALIKE = 0.005
 # Standard errors from fewer runs are themselves far off.
 FEW_RUNS = 20
+# Of the interval around a simulated figure, half of which is its ±.
+LEVEL = 0.95
 
 
 COLUMNS = ("plan", "rmse", "worst", "bias", "planned", "release", "privacy")
@@ -47,12 +50,13 @@ def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:
 
 
 def _line(each: Contender, figure: Figure) -> tuple[str, ...]:
-    bias = "0"
+    bias, half = "0", ""
     if each.simulated:
+        half = f" ± {_two_digits(half_width_factor(LEVEL, 1) * figure.rmse_error)}"
         bias = f"{figure.bias:.3g}" if figure.bias_seen else f"< {figure.bias:.2g}"
     return (
         each.name,
-        f"{figure.rmse:.4g}" + (f" ± {_two_digits(figure.rmse_error)}" if each.simulated else ""),
+        f"{figure.rmse:.4g}{half}",
         f"{figure.worst:.4g}",
         bias,
         duration(each.planned),
@@ -94,8 +98,8 @@ def notes(comparison: Comparison) -> list[str]:
     said = [_verdict(comparison)]
     if any(each.simulated for each in comparison.contenders):
         said += [
-            f"  ± one Monte Carlo standard error over {comparison.runs} simulated runs on the "
-            f"example data;",
+            f"  ± half of the {100 * LEVEL:g} % interval over {comparison.runs} simulated runs on "
+            f"the example data;",
             "  on other data these errors are others. Those without ± are exact, for any data",
         ]
         if comparison.runs < FEW_RUNS:

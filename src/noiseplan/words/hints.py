@@ -66,6 +66,7 @@ WORDS: Final = {
     "whole plan": "leave out --given",
     "read randomizer": "it is a device's, for noiseplan local randomize",
     "save randomizer": "noiseplan local plan STUDY -o PLAN --device DEVICE",
+    "release again": "--again",
     "seed or ledger": "leave out --seed to publish, or [ledger] to test",
 }
 

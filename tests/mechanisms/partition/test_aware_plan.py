@@ -369,6 +369,8 @@ def test_what_estimated_errors_leave_out_is_said() -> None:
     assert "too small where single cells tower over their bucket" in str(answer)
     assert "how uneven they are was not measured" in str(release)
     gauged = nz.plan(cells, budget=nz.PureDP(0.1), planner=Dawa(longest=64))
+    stated = gauged.release(towers, seed=0).answer(cells.query(0))
+    assert "over a table often by a fifth and in single rows by more" in str(stated)
     assert "how uneven they are together was measured" in str(gauged.release(towers, seed=1))
 
 

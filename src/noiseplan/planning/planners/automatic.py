@@ -123,8 +123,16 @@ def solve(problem: Problem, challengers: Challengers | None = None) -> Candidate
         # Where a record is replaced, rows may cost nothing, which not every family knows.
         known = problem.neighbours == "add-remove" or _family(problem).has_optimum
         for name, challenge in () if plain_tables and known else challengers or CHALLENGERS:
-            best = _against(problem, best, name, challenge(problem, best))
+            best = _against(problem, best, name, _tried(challenge, problem, best))
     return or_faint(problem, best) if problem.faint else best
+
+
+def _tried(challenge: Challenge, problem: Problem, best: Candidate) -> Candidate | str | None:
+    """What a challenger finds, or that its numbers differ too much."""
+    try:
+        return challenge(problem, best)
+    except np.linalg.LinAlgError:
+        return laplace_choice.DIFFERENT_WEIGHTS
 
 
 def or_faint(problem: Problem, best: Candidate) -> Candidate:
@@ -333,8 +341,6 @@ def _on_rows(
             return WORSE if rows.value > hopeless else rows.made()
         except PlanError:  # nothing differs between records, or noise too large to be drawn
             return UNMEASURED
-        except np.linalg.LinAlgError:  # as below
-            return laplace_choice.DIFFERENT_WEIGHTS
 
 
 def _workload_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
@@ -409,7 +415,8 @@ def _others(best: Candidate, name: str) -> Considered:
 LESS_WORTH: Final = {coupled_plans.NAME: coupled_plans.WORTH_IT}
 # What comes after the families and one matrix, each against the best so far: a candidate, or why
 # there is none; nothing where there is nothing to say. What a later one says of itself counts.
-Challengers = tuple[tuple[str, Callable[[Problem, Candidate], Candidate | str | None]], ...]
+Challenge = Callable[[Problem, Candidate], Candidate | str | None]
+Challengers = tuple[tuple[str, Challenge], ...]
 # Of one query among several, for each of which one matrix over many cells would take a minute.
 OF_ONE_QUERY: Final[Challengers] = (
     ("own rows", _own_rows),

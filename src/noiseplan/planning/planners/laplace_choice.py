@@ -128,7 +128,9 @@ def _untried(problem: Problem, tables: Candidate, ways: list[Candidate]) -> str 
     # Every value by itself was better than a p-identity strategy, if that was made, or became it.
     names = [way.name for way in ways]
     made = len(ways) == 1 or "p-identity" in names or names.count("identity") > 1
-    if _alone(problem) and made and tables.name == "identity":
+    # Where records are replaced, it may cost less than that by the farthest two of them.
+    known = problem.neighbours == "add-remove" or size > SMALL_CELLS
+    if _alone(problem) and made and known and tables.name == "identity":
         return "not tried for one attribute"
     return f"not tried, {problem.workload.rows:,} rows" if _too_many_rows(problem) else None
 

@@ -29,7 +29,7 @@ from noiseplan.optimize.p_identity import (
     improve_rows,
     strategy,
 )
-from noiseplan.planning.attribute_strategies import FAINT
+from noiseplan.planning.attribute_strategies import FAINT, without_total
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import LAPLACE_CELLS
@@ -49,6 +49,8 @@ from noiseplan.planning.workload_types import Design
 from noiseplan.progress import progress
 
 BITS = 14
+# So many times the largest entry is a public total.
+MANY_TIMES = 2.0**10
 # Above so many cells that are told apart a descent takes many seconds, and few are made.
 DEAR_CELLS = 800
 # Cells are one if their columns agree to so many digits.
@@ -100,9 +102,10 @@ def p_identity(problem: Problem, rows: Array, anew: bool = True) -> Candidate:
 
 def better_than(problem: Problem, rows: Array, known: float, anew: bool = True) -> Candidate | None:
     """The same, if its total variance is below what is `known` with continuous noise."""
-    gram = problem.design.gram()
+    gram, public = problem.design.gram(), problem.neighbours == "replace"
     cells, groups = _told_apart(gram)
-    extra, told = _extra(rows, groups), gram[np.ix_(cells, cells)]
+    extra, whole = _extra(rows, groups), gram[np.ix_(cells, cells)]
+    told = without_total(whole) if public else whole
     unit = 2.0 / problem.epsilon**2
     search, kept = _Search(problem, told, extra, anew), _KEPT.get()
     again = next((found for before, found in kept or () if before.alike(search)), None)
@@ -119,6 +122,8 @@ def better_than(problem: Problem, rows: Array, known: float, anew: bool = True) 
         return None
     if again is None and not isinstance(problem.goal, TotalVariance):
         rows = np.vstack([query.dense()[:, cells] for query in problem.workload])
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        rows = centred if public and told is not whole else rows
         # A loss of the user's own is of variances as they are; others are the same in any unit.
         unit = problem.epsilon if isinstance(problem.goal, ConvexLoss) else 1.0
         theta = improve_rows(rows / unit, row_loss(problem), theta)
@@ -222,16 +227,21 @@ def _rows(design: Design) -> Array:
     return np.vstack([q.dense() * root for q, root in zip(design.workload, roots, strict=True)])
 
 
-def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = False) -> Candidate:
+def measured_rows(
+    problem: Problem, matrix: Array, name: str, whole: bool = False, public_total: bool = True
+) -> Candidate:
     """The mechanism that measures these rows, with its exact cost.
 
     For integer noise the rows are rounded to integers first, unless they are `whole` already.
+    Where records are replaced a `public_total` is measured too, unless it is not to be.
     """
     design = problem.design
     matrix = matrix[np.abs(matrix).any(axis=1)]
-    ideal = _value(problem, matrix)
+    public = public_total and problem.neighbours == "replace"
+    ideal = _value(problem, with_total(matrix) if public else matrix)
     if not whole:
         matrix = problem.numbers.rows(matrix, BITS)
+    matrix = with_total(matrix) if public else matrix
     noise, privacy = laplace_within(problem, largest_change(matrix, problem.neighbours))
     mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
     figures = RowFigures(design, mechanism)
@@ -239,6 +249,12 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
     loss = float(design.type_weight @ figures.type_variances) / ideal - 1.0
     known = Unstated(problem.workload, privacy, exact=problem.integer)
     return Candidate(name, mechanism, privacy, figures, known, loss)
+
+
+def with_total(matrix: Array) -> Array:
+    """Rows and the total, so many times that noise hardly counts: where records are replaced it is
+    public, and no two of them differ in it."""
+    return np.vstack([matrix, np.full(matrix.shape[1], MANY_TIMES * np.abs(matrix).max())])
 
 
 def _value(problem: Problem, matrix: Array) -> float:

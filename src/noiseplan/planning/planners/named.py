@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from noiseplan.matrices.transforms import PROFILE_VALUES
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise import Noise
-from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.candidate import Candidate, Considered, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS, GRAM_VALUES
 from noiseplan.planning.noise_within import (
@@ -44,7 +44,7 @@ from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
 from noiseplan.schema import Schema
-from noiseplan.strategies.catalogue import strategy_matrix
+from noiseplan.strategies.catalogue import eigen_weights, strategy_matrix
 from noiseplan.strategies.column_norms import total_error
 from noiseplan.strategies.eigen import EigenQueries, Weigh
 from noiseplan.strategies.given_rows import Strategy
@@ -57,6 +57,11 @@ MOST_NUMBERS: Final = 2**24
 # Rounding to integers tilts the rows; where they do not determine every cell, this much of L1
 # columns goes to the cells themselves, so that every query still has an answer.
 EVERY_CELL: Final = 1e-3
+
+# How many times the total variance of single cells a strategy has before that is said, and how near
+# eigenvalues are that are one.
+WORSE_THAN_CELLS: Final = 1.1
+SAME_VALUE: Final = 1e-9
 
 # Rows times cells that are written out: half a GiB.
 MOST_ENTRIES: Final = 2**26
@@ -104,7 +109,8 @@ def _too_large(name: str, factors: tuple[Factor, ...]) -> str | None:
 
 def _laplace_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     straight = problem.drawn.takes(lambda: _whole(rows))
-    return measured_rows(problem, rows if straight else _determining(rows), problem.name)
+    rows = rows if straight else _determining(rows)
+    return measured_rows(problem, rows, problem.name, public_total=False)
 
 
 def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
@@ -194,6 +200,29 @@ def _determining(strategy: Array) -> Array:
     if np.linalg.matrix_rank(strategy, tol=1e-7) == strategy.shape[1]:
         return strategy
     return np.concatenate([strategy, EVERY_CELL * np.eye(strategy.shape[1])])
+
+
+def remarks(problem: Problem, candidate: Candidate) -> Considered:
+    """List the reservations about a strategy by name, over few cells.
+
+    Under pure DP single cells mostly do better than rows that were made for L2 norms, singular
+    vectors and eigenvectors above all (Li 2013, 3.4.2.2). Repeated eigenvalues have many bases.
+    """
+    if problem.size > WRITTEN_OUT:
+        return ()
+    found: list[tuple[str, str]] = []
+    gram = problem.design.gram()
+    if problem.drawn.law == "laplace":
+        changed = 1 if problem.neighbours == "add-remove" else 2
+        each = float(laplace_within(problem, Fraction(changed))[0].variance[0])
+        times = candidate.figures.total_variance / (each * float(np.trace(gram)) or inf)
+        if times > WORSE_THAN_CELLS:
+            found.append(("identity", f"total variance about {times:.2g} times smaller"))
+    if eigen_weights(problem.strategy) is not None:
+        values = EigenQueries.of(gram).values
+        if (np.diff(values) > -SAME_VALUE * values[:-1]).any():
+            found.append(("repeated eigenvalues", "errors may depend on the order of the cells"))
+    return tuple(found)
 
 
 def eigen_planner(name: str, weigh: Weigh) -> Planner:

@@ -56,7 +56,14 @@ ROOM: Final = 1e-11
 
 
 def refuses(problem: Problem) -> str | None:
-    """Fractions, where integers are measured; relative errors; and what is too large."""
+    """Fractions, where integers are measured; losses that noise is not shared for; what is too
+    large."""
+    if isinstance(problem.goal, ConvexLoss) and problem.drawn.power == 1:
+        return (
+            setting("planner", "workload")
+            + " shares Laplace noise for norms of variances, not for a loss of your own; use "
+            + setting("planner", "auto")
+        )
     reason = untried(problem)
     return reason and (
         setting("planner", "workload")
@@ -200,7 +207,9 @@ class NoiseOnRows:
         degree = self.problem.drawn.degree
         if isinstance(self.problem.goal, WorstVariance):  # less noise than the most helps none
             each = self._priorities(np.maximum) ** (1 / degree)
-            return np.where(self._changed > 0, (met @ each).max() / each, 0.0)
+            sizes, paid = np.zeros(met.shape[1]), self._changed > 0
+            sizes[paid] = (met @ each).max() / each[paid]
+            return sizes
         seen = np.flatnonzero(met.any(axis=0))
         sizes, met = np.zeros(met.shape[1]), met[:, seen]
         sizes[seen] = self._for_loss(met, seen, degree)
@@ -294,16 +303,33 @@ class NoiseOnRows:
 @dataclass(frozen=True, eq=False)
 class LaplaceOnRows(NoiseOnRows):
     """Where variances are squares of sizes: norms of them are sums of powers, which have a closed
-    form, and other losses are shared for as the total."""
+    form, and other losses are shared for as the total.
+
+    Where records are replaced and few enough to be compared, the total is measured too: it is
+    public, and has hardly any noise.
+    """
 
     unchanged: ClassVar[float] = 2.0**-10
+
+    @cached_property
+    def workload(self) -> Workload:
+        """The different queries, and the total if pairs of records show that it costs nothing."""
+        return super().workload if self._columns is None else self._with_total
+
+    @cached_property
+    def _with_total(self) -> Workload:
+        workload, total = super().workload, Query(self.problem.workload.schema, {})
+        return workload if total.key in {q.key for q in workload} else Workload([*workload, total])
 
     @cached_property
     def _columns(self) -> Array | None:
         """What different records change, where one is replaced and pairs of them are few."""
         if self.problem.neighbours != "replace":
             return None
-        return self._mechanism(np.ones(len(self._rows))).compared_columns(PAIRED_NUMBERS)
+        rows = self._with_total
+        noise = self.problem.drawn.of_size(np.ones(rows.rows))
+        measured = WorkloadRowsMechanism(rows.schema, rows, None, noise)
+        return measured.compared_columns(PAIRED_NUMBERS)
 
     def _require_change(self) -> None:
         require_change(float(self._changed.max()))

@@ -17,34 +17,45 @@ from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import SMALL_PROBLEM
-from noiseplan.planning.objectives import TotalVariance, WorstVariance
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    PNormVariance,
+    RelativeError,
+    TotalVariance,
+    WorstVariance,
+)
 from noiseplan.planning.planners import residual_family
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.replaced_split import bound_alone, worst_affordable, worst_bound_alone
+from noiseplan.planning.replaced_split import (
+    bound_alone,
+    norm_bound_alone,
+    rows_affordable,
+    tangent,
+)
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
-from noiseplan.planning.workload_types import measured_alone
+from noiseplan.planning.table_matrix import norm_power
+from noiseplan.planning.workload_types import Design, measured_alone
 
 # Classes of cells all pairs of which are looked at, unasked too: some ten seconds.
 MOST_CLASSES: Final = 1024
 
 
 def refuses(problem: Problem) -> str | None:
-    """Other objectives; too many classes are told when they are found."""
-    if isinstance(problem.goal, TotalVariance | WorstVariance):
+    """Relative errors; too many classes are told when they are found."""
+    if not isinstance(problem.goal, RelativeError):
         return None
     return (
         setting("planner", "optimal")
-        + f" plans the total or the worst variance and targets where records are replaced, found "
-        f"{problem.goal}; use "
-        + setting("planner", "auto")
-        + ", or "
+        + f" plans variances and targets where records are replaced, found {problem.goal}; use "
         + remedy("total", "TotalVariance()")
+        + ", and weight queries by hand"
     )
 
 
 def solve(problem: Problem) -> Candidate:
     """The optimum over classes of cells."""
-    if measured_alone(problem.design):
+    design = problem.design
+    if _by_attribute(problem) and (isinstance(problem.goal, TotalVariance) or _affordable(design)):
         return residual_family.solve(problem)
     found = _classes(problem)
     if isinstance(found, str):
@@ -66,10 +77,10 @@ def untried(problem: Problem) -> str | None:
     """Why it is not tried unasked, if it is not."""
     if refuses(problem):
         return "not tried for this objective"
-    if measured_alone(problem.design):
+    total, rows = isinstance(problem.goal, TotalVariance), problem.workload.rows
+    if _by_attribute(problem) and (total or _affordable(problem.design)):
         return "not better for tables of one attribute"
-    rows = problem.workload.rows
-    if isinstance(problem.goal, WorstVariance) and rows > SMALL_PROBLEM:
+    if isinstance(problem.goal, WorstVariance | PNormVariance) and rows > SMALL_PROBLEM:
         return f"not tried, {rows:,} rows"
     found = _classes(problem)
     if isinstance(found, str):
@@ -83,6 +94,16 @@ def unasked(problem: Problem) -> Candidate | str:
     return solve(problem) if reason is None else reason
 
 
+def _by_attribute(problem: Problem) -> bool:
+    """Whether the optimum is that of every attribute by itself: a loss sees all of them at once."""
+    several = len(problem.design.roles.roles) > 1
+    return measured_alone(problem.design) and not (several and isinstance(problem.goal, ConvexLoss))
+
+
+def _affordable(design: Design) -> bool:
+    return not design.free or rows_affordable(design)
+
+
 def _classes(problem: Problem) -> SmallerDomain | str:
     if at_least(problem.design) > MOST_CLASSES:
         return f"the schema has {problem.size:,}"
@@ -93,9 +114,9 @@ def _classes(problem: Problem) -> SmallerDomain | str:
 
 
 def _has_too_many_variances(problem: Problem, found: SmallerDomain) -> bool:
-    """Whether the least largest of them would take too long, over classes of cells."""
-    single = isinstance(problem.goal, WorstVariance)
-    return single and not worst_affordable(found.forward(problem).design)
+    """Whether single variances would take too long to plan for, over classes of cells."""
+    total = isinstance(problem.goal, TotalVariance)
+    return not (total or _affordable(found.forward(problem).design))
 
 
 def _over(problem: Problem, found: SmallerDomain) -> Candidate:
@@ -106,14 +127,23 @@ def _over(problem: Problem, found: SmallerDomain) -> Candidate:
 
 
 def _known(problem: Problem, small: Problem, inner: Candidate) -> Certified:
-    """How far from the optimum, by the weights of pairs that it was found with."""
-    total = isinstance(small.goal, TotalVariance)
-    bound = (bound_alone if total else worst_bound_alone)(small.design)
-    assert bound is not None  # of one attribute
+    """How far from the optimum, by the weights of pairs that it was found with; for a loss, by
+    those of its tangent."""
+    goal, design, value = small.goal, small.design, reached(small, inner)
     cost = 1.0 if problem.targets is not None else inner.privacy.pcost
-    value = reached(small, inner)
+    if isinstance(goal, ConvexLoss):
+        sums = inner.figures.type_variances
+        weighted = tangent(design, goal, sums)
+        least = bound_alone(weighted)
+        assert least is not None  # of one attribute
+        below = float(weighted.type_weight @ sums) - least / cost
+        return Certified(problem.workload, inner.privacy, max(below, 0.0) / (abs(value) or 1.0))
+    power = norm_power(goal)
+    bound = bound_alone(design) if power == 1 else norm_bound_alone(design, power)
+    assert bound is not None  # of one attribute
     gap = max(1.0 - bound / cost / value, 0.0) if value > 0 else 0.0
-    return Certified(problem.workload, inner.privacy, gap, bound if total else None)
+    total = bound if isinstance(goal, TotalVariance) else None
+    return Certified(problem.workload, inner.privacy, gap, total)
 
 
 PLANNER: Final = Planner(("optimal",), solve, refuses)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import prod
+from math import ceil, floor, log2, prod
 from typing import Final
 
 import numpy as np
 
 from noiseplan.errors import PlanError, UnanswerableError, setting
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.exact_residuals import EXACT
 from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
 from noiseplan.noise.moments import size_above
 from noiseplan.optimize.array_namespace import to_backend
@@ -73,7 +74,7 @@ FOR_A_BOUND, KNOWN = 60.0, 2e-5
 # And so many times that for single variances, whose search takes so many times longer.
 LONGER: Final = SINGLE_STEPS * SINGLE_CUBES
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
-MIX_BITS, SHARP_BITS = 20, 26
+MIX_BITS, SHARP_BITS, GIVEN_UP = 20, 26, 8
 
 
 def refuses(problem: Problem) -> str | None:
@@ -312,7 +313,7 @@ class Search:
     def mechanism(self, mix: Array) -> WorkloadRowsMechanism:
         """All of the budget spent; or as much noise as the targets leave."""
         problem, workload = self.problem, self.tables.workload
-        mix = problem.numbers.scaled(mix, 2.0**self.bits)
+        mix = problem.numbers.scaled(mix, self._unit(mix))
         unit = WorkloadRowsMechanism(workload.schema, workload, mix, problem.drawn)
         if problem.allowed is not None:
             largest = float(self.basis.columns.squares(mix.T @ mix).max())
@@ -323,6 +324,17 @@ class Search:
             size = (1 - ROOM) / figures.target_scale(np.asarray(problem.targets))
         noise = problem.drawn.of_size(size_above(size)).require_drawable()
         return replace(unit, noise=noise)
+
+    def _unit(self, mix: Array) -> float:
+        """Return the power of two that multiplies C before it is rounded to whole numbers.
+
+        The larger the rows of tables are, the smaller are the entries of C. Some bits are given up
+        where sums would reach 2⁵³.
+        """
+        largest = self.tables.largest
+        bits = self.bits + ceil(log2(largest.max()))
+        exact = floor(log2(EXACT / (np.abs(mix) @ largest).max())) - 1
+        return float(2.0 ** min(bits, max(exact, bits - GIVEN_UP)))
 
     def made(self, found: RowSpaceOptimum) -> Candidate:
         """The mechanism, its figures, and how near the best it is proved to be."""

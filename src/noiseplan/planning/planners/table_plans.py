@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, View
 from noiseplan.noise import Noise
+from noiseplan.noise.law import LEAST_VARIANCE
 from noiseplan.optimize.laplace_allocation import Spending
 from noiseplan.planning.attribute_strategies import (
     STRATEGIES,
@@ -36,7 +39,7 @@ from noiseplan.planning.table_merging import merged_tables
 from noiseplan.planning.table_types import TableTypes, find_table_types, variances
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import ResidualFigures
-from noiseplan.planning.workload_types import prepare
+from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
 from noiseplan.strategies.column_norms import total_error
 
@@ -45,6 +48,8 @@ from noiseplan.strategies.column_norms import total_error
 MOST_BITS, ALL_BITS = 14, 28
 # Tables are merged where no more sets than so many are needed, and taken if that is clearly better.
 MOST_SETS, WORTH_IT = 6000, 0.99
+# Of the least noise, at most of one count: the noise of a total that is public.
+HARDLY = 2.0**-10
 # The share of ε that all other tables start with.
 EVERY_SHARE = 1e-3
 
@@ -62,7 +67,10 @@ def measuring(problem: Problem, strategy: str) -> Candidate:
     if strategy == "auto":
         return min(ways(problem), key=partial(reached, problem))
     try:
-        return _made(problem, _shared(problem, choose_strategies(problem.design, strategy)))
+        return _made(
+            problem,
+            _shared(problem, choose_strategies(problem.design, strategy, problem.public_total)),
+        )
     except np.linalg.LinAlgError:  # a faint identity beside few rows
         raise PlanError(
             setting("planner", strategy) + " finds no plan here: few rows that tell many values "
@@ -75,7 +83,7 @@ def measuring(problem: Problem, strategy: str) -> Candidate:
 
 def ways(problem: Problem) -> list[Candidate]:
     """What may be best unasked: the mixes of strategies, as far as their noise can be drawn."""
-    best, *others = mixes(problem.design)
+    best, *others = mixes(problem.design, problem.public_total)
     if not (others and _may_mislead(problem, best)):
         with suppress(np.linalg.LinAlgError):  # a faint identity beside few rows, near a limit
             return [_made(problem, _shared(problem, best))]
@@ -96,7 +104,7 @@ def _may_mislead(problem: Problem, chosen: Mix) -> bool:
     if not (one_attribute and isinstance(problem.goal, TotalVariance)):
         return True
     ((role, (_, matrix)),) = chosen.items()
-    gram, epsilon = role_gram(problem.design, role), problem.epsilon
+    gram, epsilon = role_gram(problem.design, role, problem.public_total), problem.epsilon
     less = laplace_cost(epsilon, exact=False) / laplace_cost(epsilon, problem.integer)
     return bool(np.trace(gram) * less < total_error(matrix, gram, "L1"))
 
@@ -140,6 +148,9 @@ def _shared(problem: Problem, chosen: Mix) -> Shared:
 
 def _spend(problem: Problem, types: TableTypes, start: Array | None = None) -> Spending:
     loss = table_loss(types.design, bases_of(types.strategies), problem.goal)
+    if problem.public_total:
+        told = sp.csr_array(loss.rows @ sp.diags_array(np.where(_totals(types.design), 0.0, 1.0)))
+        loss = replace(loss, rows=told) if told.sum() > 0 else loss  # or else nothing is asked
     return types.spend(loss, types.law(problem.epsilon, problem.integer), start)
 
 
@@ -181,6 +192,10 @@ def _made(problem: Problem, found: Shared) -> Candidate:
     noise.of_size(scales[np.isfinite(scales)]).require_drawable()
     with np.errstate(divide="ignore"):
         precision = types.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
+        if problem.public_total:
+            least = _of_total(noise).variance
+            # Noise that is never seen to be other than zero is none.
+            precision[_totals(types.design)] += 1.0 / np.where(least > LEAST_VARIANCE, least, 0.0)
         figures = ResidualFigures(types.design, bases_of(types.strategies), 1.0 / precision)
     privacy = Guarantee.pure(epsilon_of(types.norms, types.tables, scales))
     tables = None
@@ -189,7 +204,8 @@ def _made(problem: Problem, found: Shared) -> Candidate:
         tables = SharedTables(problem.design, alike, epsilon, problem.integer)
     known = Unstated(problem.workload, privacy, exact=problem.integer, tables=tables)
     loss = float(types.design.type_weight @ figures.type_variances) / found.ideal(epsilon)
-    return Candidate(found.name, _assembled(types, noise), privacy, figures, known, loss - 1.0)
+    mechanism = _assembled(types, noise, problem.public_total)
+    return Candidate(found.name, mechanism, privacy, figures, known, loss - 1.0)
 
 
 def _bits(types: TableTypes, shares: Array) -> int:
@@ -198,7 +214,17 @@ def _bits(types: TableTypes, shares: Array) -> int:
     return min(MOST_BITS, ALL_BITS // max(most, 1))
 
 
-def _assembled(types: TableTypes, noise: Noise) -> TablesMechanism:
+def _of_total(noise: Noise) -> Noise:
+    """The noise of a total that is public: hardly any."""
+    return noise.of_size(min(float(np.min(noise.size)), 1.0) * HARDLY)
+
+
+def _totals(design: Design) -> NDArray[np.bool_]:
+    """Which subset is that of no attributes."""
+    return np.asarray((design.terms.subset_roles < 0).all(axis=1))
+
+
+def _assembled(types: TableTypes, noise: Noise, public_total: bool) -> TablesMechanism:
     design, strategies, scales = types.design, types.strategies, noise.size
     bases, of_role = numbered(bases_of(strategies))
     role_of = design.roles.of_attribute
@@ -223,6 +249,8 @@ def _assembled(types: TableTypes, noise: Noise) -> TablesMechanism:
         )
         for own, parts in grouped.items()
     ]
+    if public_total:
+        blocks.append(TableBlock(np.zeros((1, 0), np.int64), _of_total(noise), ()))
     schema = design.workload.schema
     return TablesMechanism(schema, tuple(blocks), bases, of_role[role_of])
 

@@ -1,7 +1,8 @@
 // Calls to the studio's server. Each carries all it needs, so a call that met no server is made again
 // once one answers, and nothing is lost by that.
 
-const HEADERS = { "X-Noiseplan-Studio": "1", "Content-Type": "application/json" };
+// Where this tab keeps the key of its calls. No cookie: that would go to every port of this machine.
+const KEY = "noiseplan-studio:key";
 const WAITS = [500, 1000, 2000, 4000];
 
 /** What the server refused, in its own words. */
@@ -34,13 +35,27 @@ function setStanding(now) {
 }
 
 async function once(path, method, body, signal) {
+  const headers = { "X-Noiseplan-Studio": sessionStorage.getItem(KEY) ?? "", "Content-Type": "application/json" };
   const answer = await fetch(path, {
-    method, signal, headers: HEADERS, credentials: "same-origin", cache: "no-store",
+    method, signal, headers, credentials: "omit", cache: "no-store",
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   const data = await answer.json().catch(() => null);
   if (!answer.ok || data === null) throw new Refused(answer.ok ? 502 : answer.status, data?.error, data);
   return data;
+}
+
+/** Change the token in the address, which is good once, for the key of this tab. */
+export async function enter() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token === null) return;
+  history.replaceState(null, "", location.pathname);
+  try {
+    sessionStorage.setItem(KEY, (await once("/api/enter", "POST", { token })).key);
+  } catch {
+    // used up, or nobody there: the next call says so
+  }
+  tryNow();
 }
 
 /** Whether a failure is one of the connection: nobody there, or a server that does not know us. */

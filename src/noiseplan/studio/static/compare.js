@@ -5,7 +5,7 @@ import { dialog } from "./dialogs.js";
 import { field, h, select } from "./dom.js";
 import { run } from "./jobs.js";
 import { aligned, percent, shown } from "./numbers.js";
-import { planning } from "./plans.js";
+import { half, levelWords, planning } from "./plans.js";
 import { state } from "./store.js";
 
 const planned = new Map(); // results by text, so that a design is planned once
@@ -64,14 +64,16 @@ function comparison(left, right, view, options) {
   const names = [...new Set([...left.tables, ...right.tables].map((table) => table.name))];
   const of = (result) => new Map(result.tables.map((table) => [table.name, table]));
   const [a, b] = [of(left), of(right)];
-  const most = Math.max(...[...left.tables, ...right.tables].map((table) => table.largest ?? table.std_error));
+  const [wide, other] = [half(left), half(right)];
+  const most = Math.max(...[left, right].flatMap((result) => result.tables.map((table) => (table.largest ?? table.std_error) * half(result))));
   return h("table", { class: "comparison" },
+    h("caption", { class: "muted" }, `± is half of the ${levelWords()} interval.`),
     h("thead", {}, h("tr", {}, h("td", {}), h("th", { scope: "col" }, h("bdi", {}, words(view.left))), h("th", { scope: "col" }, h("bdi", {}, words(view.right))), h("th", { scope: "col", class: "n" }, "Change"))),
     h("tbody", {},
       fact("Cost", left.privacy.currencies[0].value, right.privacy.currencies[0].value, ratio(left.privacy.rho, right.privacy.rho)),
       fact("Finds somebody in at most", `${shown(left.privacy.success)} of 100`, `${shown(right.privacy.success)} of 100`, ratio(left.privacy.success, right.privacy.success)),
-      fact("Average error", `± ${aligned(left.rmse)}`, `± ${aligned(right.rmse)}`, ratio(left.rmse, right.rmse)),
-      fact("Largest error", `± ${aligned(left.largest)}`, `± ${aligned(right.largest)}`, ratio(left.largest, right.largest)),
+      fact("Average error", plusMinus(left.rmse, wide), plusMinus(right.rmse, other), ratio(left.rmse * wide, right.rmse * other)),
+      fact("Largest error", plusMinus(left.largest, wide), plusMinus(right.largest, other), ratio(left.largest * wide, right.largest * other)),
       fact("Tables", shown(left.queries), shown(right.queries), null)),
     h("tbody", {}, inOrder(names, a, b).map((name) => tableRow(name, a.get(name), b.get(name), { left, right, most }))));
 }
@@ -87,6 +89,7 @@ function fact(name, left, right, change) {
   return h("tr", { class: "fact" }, h("th", { scope: "row" }, name), h("td", {}, left), h("td", {}, right), changeCell(change));
 }
 
+const plusMinus = (error, wide) => (error === null || error === undefined ? "–" : `± ${aligned(error * wide)}`);
 const ratio = (from, to) => (from && to ? to / from - 1 : null);
 
 function changeCell(change) {
@@ -96,6 +99,7 @@ function changeCell(change) {
 }
 
 function tableRow(name, one, other, { left, right, most }) {
-  const cell = (table, result) => h("td", {}, table ? [`± ${aligned(table.std_error)}`, errorBar(table.std_error, table.largest, result.rmse, most)] : h("span", { class: "muted" }, "not asked"));
-  return h("tr", { key: `compare:${name}` }, h("th", { scope: "row" }, h("bdi", {}, name)), cell(one, left), cell(other, right), changeCell(one && other ? ratio(one.std_error, other.std_error) : null));
+  const [a, b] = [half(left), half(right)];
+  const cell = (table, result, wide) => h("td", {}, table ? [plusMinus(table.std_error, wide), errorBar(table.std_error * wide, table.largest && table.largest * wide, result.rmse * wide, most)] : h("span", { class: "muted" }, "not asked"));
+  return h("tr", { key: `compare:${name}` }, h("th", { scope: "row" }, h("bdi", {}, name)), cell(one, left, a), cell(other, right, b), changeCell(one && other ? ratio(one.std_error * a, other.std_error * b) : null));
 }

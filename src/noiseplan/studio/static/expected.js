@@ -58,7 +58,7 @@ export function expectedBox() {
       expected.way === "guess"
         ? field("People in all", h("input", { type: "number", min: 1, step: 1, value: expected.total, oninput: set("total"), key: "expected-total" }))
         : fileFields(set),
-      h("div", { class: "row" }, field("A cell is useless above a relative error of, %", h("input", { type: "number", min: 1, step: "any", value: String(expected.limit), onchange: (event) => { expected.limit = Number(event.target.value) || 50; changed(); }, key: "expected-limit" }))),
+      h("div", { class: "row" }, field("A cell is useless above a relative standard error of, %", h("input", { type: "number", min: 1, step: "any", value: String(expected.limit), onchange: (event) => { expected.limit = Number(event.target.value) || 50; changed(); }, key: "expected-limit" }))),
       h("div", { class: "actions" }, h("button", { class: "main", disabled: !given() || !planning.result || expected.busy, key: "expected-go" }, "Compare with these"),
         expected.of ? h("button", { type: "button", onclick: clear, key: "expected-clear" }, "Leave out") : null)),
     expected.wrong ? h("p", { class: "wrong", role: "alert" }, expected.wrong) : null,
@@ -96,9 +96,9 @@ function worst() {
   const rows = [...expected.tables.values()].flatMap((table) => (table.worst ?? []).map((cell) => ({ table: table.name, ...cell })))
     .filter((cell) => cell.relative === null || cell.relative > expected.limit / 100).sort((a, b) => (b.relative ?? Infinity) - (a.relative ?? Infinity)).slice(0, 12);
   if (!expected.of) return null;
-  if (!rows.length) return h("p", { class: "good" }, `No cell has a relative error above ${shown(expected.limit)} %.`);
+  if (!rows.length) return h("p", { class: "good" }, `No cell has a relative standard error above ${shown(expected.limit)} %.`);
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Cells that will be useless" }, h("table", { class: "worst" },
     h("caption", {}, "Cells that will be useless at that size, the worst first"),
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Table"), h("th", { scope: "col" }, "Cell"), h("th", { scope: "col", class: "n" }, "Expected"), h("th", { scope: "col", class: "n" }, "Rel. error"))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Table"), h("th", { scope: "col" }, "Cell"), h("th", { scope: "col", class: "n" }, "Expected"), h("th", { scope: "col", class: "n" }, "Rel. std. error"))),
     h("tbody", {}, rows.map((cell) => h("tr", {}, h("td", {}, h("bdi", {}, cell.table)), h("td", {}, h("bdi", {}, cell.label)), h("td", { class: "n" }, shown(cell.expected, 3)), h("td", { class: "n" }, cell.relative === null ? "∞" : percent(cell.relative, 2)))))));
 }

@@ -1,6 +1,6 @@
 // The page: its bar, its areas, its keys; everything is drawn anew, in place, whenever something changes.
 
-import { get, onConnection } from "./api.js";
+import { enter, get, onConnection } from "./api.js";
 import { attributesArea } from "./attributes.js";
 import { budgetArea } from "./budget.js";
 import { compareDesigns } from "./compare.js";
@@ -112,6 +112,8 @@ async function open() {
   document.addEventListener("keydown", keys);
   window.addEventListener("beforeunload", (event) => { if (!saved() && !state.keptHere) event.preventDefault(); });
   window.addEventListener("unhandledrejection", (event) => { tell("That did not work", event.reason?.message ?? String(event.reason)); });
+  window.addEventListener("hashchange", enter); // a new address, pasted into this tab
+  await enter();
   const { restored } = await begin(await get("/api/start"));
   if (restored) announce("Your work of before is back.");
 }

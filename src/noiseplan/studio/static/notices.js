@@ -16,7 +16,7 @@ function connection() {
   if (state.connection === "there") return null;
   const words = state.connection === "lost"
     ? "The studio does not answer. Your work is kept in this browser; the page goes on as soon as the studio is back. Start it again as before, with the name of the study."
-    : "The studio was started again and does not know this page. Open the address that it printed; your work is kept in this browser, and this page goes on then.";
+    : "This tab has no key of the studio that runs now: each address is good for one tab, once. Copy the last address that the studio printed into this tab; your work is kept, and goes on then.";
   return h("div", { class: "notice bad", key: "connection" }, h("p", {}, words), h("button", { type: "button", onclick: tryNow, key: "try-now" }, "Try now"));
 }
 

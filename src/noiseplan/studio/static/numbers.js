@@ -31,8 +31,8 @@ export function listed(names, most = 3) {
   return `${names.slice(0, most).join(", ")} and ${names.length - most} more`;
 }
 
-/** The factor that turns a standard error into a half width at a level: 1.96 at 0.95. */
-export function widthFactor(level) {
+/** The factor that turns a standard error into half the interval at a level: 1.96 at 0.95; more for Laplace noise. */
+export function widthFactor(level, laplace = false) {
   // Newton on the normal distribution function, from a start that is near for every level in use.
   let z = Math.sqrt(-2 * Math.log((1 - level) / 2)) * 0.8;
   for (let i = 0; i < 40; i += 1) {
@@ -40,7 +40,7 @@ export function widthFactor(level) {
     z -= Math.max(-1, Math.min(1, step));
     if (Math.abs(step) < 1e-14) break;
   }
-  return z;
+  return laplace ? Math.max(z, -Math.log(1 - level) / Math.SQRT2) : z;
 }
 
 /** The standard normal distribution function: a series near zero, a continued fraction beyond. */

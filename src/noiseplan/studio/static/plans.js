@@ -3,7 +3,7 @@
 
 import { calmly, announce } from "./dom.js";
 import { run } from "./jobs.js";
-import { shown } from "./numbers.js";
+import { shown, widthFactor } from "./numbers.js";
 import { changed, plannable, state } from "./store.js";
 
 export const planning = {
@@ -12,6 +12,23 @@ export const planning = {
   result: null, text: null, asked: null, budget: null, // the last plan, its text, what that asks and may cost
 };
 let abort = null;
+
+/** The level of the intervals, half of which every ± of the page is; null: that of the targets, or 95 %. */
+export const reading = { level: null };
+export const LEVELS = [["0.9", "90 %"], ["0.95", "95 %"], ["0.99", "99 %"]];
+
+export function readLevel() {
+  const targets = typeof state.design?.targets === "object" ? Object.values(state.design.targets) : [];
+  return reading.level ?? targets.find((target) => target.half_width !== undefined)?.level ?? 0.95;
+}
+
+/** The levels to choose from, among them one that the file has. */
+export const levelsWith = (level) => (LEVELS.some(([value]) => Number(value) === level) ? LEVELS : [[String(level), `${shown(100 * level)} %`], ...LEVELS]);
+
+/** What turns a standard error of a plan into its ±, half of the interval at that level. */
+export const half = (result) => widthFactor(readLevel(), result.privacy.pure_epsilon !== null);
+
+export const levelWords = () => `${shown(100 * readLevel())} %`;
 
 /** All that decides a plan but the amount of the budget. */
 export function askedOf(design) {
@@ -87,7 +104,9 @@ export async function plan() {
 function finish(ended, of) {
   if (ended.state === "done") {
     Object.assign(planning, { state: "idle", result: ended.result, error: null, ...of });
-    announce(`Planned: average error ${shown(ended.result.rmse)}, largest ${shown(ended.result.largest)}.`);
+    const { rmse, largest } = ended.result;
+    const [average, worst] = [rmse, largest].map((error) => (error === null ? "not known" : `± ${shown(error * half(ended.result))}`));
+    announce(`Planned: average error ${average} at ${levelWords()}, largest ${worst}.`);
   } else if (ended.state === "failed") {
     Object.assign(planning, { state: "failed", error: ended.error });
     announce(`No plan: ${ended.error?.message ?? ended.error}`);

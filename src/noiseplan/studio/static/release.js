@@ -2,7 +2,7 @@
 
 import { Refused, get, post } from "./api.js";
 import { actions, dialog, tell } from "./dialogs.js";
-import { announce, field, h } from "./dom.js";
+import { announce, field, h, select } from "./dom.js";
 import { saved, state } from "./store.js";
 
 const UNKNOWN = "It is not known whether it was released: look at the ledger, or for the folder, before you try again.";
@@ -15,14 +15,18 @@ export async function askRelease() {
     await tell("Save first", "A release is of a study that is saved: save this one, then release it.");
     return;
   }
-  const wish = { data: "", out: state.design.output?.folder ?? "out" };
+  if (!state.data.length) {
+    await tell("No data were named", `The page releases only data that were named when the studio was started. Stop it, and start it again with them: noiseplan studio ${state.file.name} --data FILE`);
+    return;
+  }
+  const wish = { data: state.data[0], out: state.design.output?.folder ?? "out" };
   let wrong = "";
   const plan = await dialog("Release", (close, redraw) => {
     const set = (key) => (event) => { wish[key] = event.target.value; };
     const submit = async (event) => {
       event.preventDefault();
       try {
-        close(await post("/api/release/ask", { text: state.text, name: state.file.name, data: wish.data.trim(), out: wish.out.trim() }));
+        close(await post("/api/release/ask", { text: state.text, name: state.file.name, data: wish.data, out: wish.out.trim() }));
       } catch (error) {
         wrong = error.message;
         redraw();
@@ -30,7 +34,7 @@ export async function askRelease() {
     };
     return h("form", { method: "dialog", onsubmit: submit },
       h("p", {}, "A release reads the data and spends the budget, once and for good. The page itself never reads data: the command line does it, with the ledger that the study names. Nothing happens yet."),
-      field("Data", h("input", { value: "", required: true, oninput: set("data"), "data-first": true, key: "release-data", autocomplete: "off" }), { hint: "The path of a CSV or Parquet file on this machine.", wide: true }),
+      field("Data", select({ onchange: set("data"), "data-first": true, key: "release-data" }, wish.data, state.data.map((each) => [each, each])), { hint: "As named when the studio was started.", wide: true }),
       field("Into the folder", h("input", { value: wish.out, required: true, oninput: set("out"), key: "release-out", autocomplete: "off" }), { hint: "It must be new, or empty.", wide: true }),
       wrong ? h("p", { class: "wrong", role: "alert" }, wrong) : null,
       actions(h("button", { class: "main" }, "What would happen?"), h("button", { type: "button", onclick: () => close() }, "Cancel")));

@@ -14,7 +14,7 @@ const MERGED = 3000;
 const LATER = new Set(["missing", "not public"]);
 
 export const state = {
-  client: "", version: "", folder: "", examples: [],
+  client: "", version: "", folder: "", data: [], examples: [],
   text: "", design: {}, view: null,
   file: { name: "study.toml", digest: null, text: null },
   past: [], future: [], variants: [], left: [],
@@ -179,7 +179,7 @@ carry(() => ({ public: state.public }));
 
 /** Begin: with the draft of this tab where there is one, else with the file of the command. */
 export async function begin(start) {
-  Object.assign(state, { version: start.version, folder: start.folder, examples: start.examples ?? [] });
+  Object.assign(state, { version: start.version, folder: start.folder, data: start.data, examples: start.examples ?? [] });
   const { id, kept, left } = await openDrafts();
   state.client = id;
   state.file = start.file ? { ...start.file } : { name: start.name ?? "study.toml", digest: null, text: null };

@@ -3,12 +3,12 @@
 import { tool } from "./attributes.js";
 import { attributeNames, costMode, entryWords, moveEntry, removeEntry, setTarget, targetWidth } from "./design.js";
 import { announce, focusKey, h, select } from "./dom.js";
-import { counted, roundUp, shown, widthFactor } from "./numbers.js";
+import { counted, roundUp, widthFactor } from "./numbers.js";
+import { half, levelsWith, readLevel } from "./plans.js";
 import { change, changed, state } from "./store.js";
 import { asks, chips, editEntry, putEntry } from "./table_dialog.js";
 import { emptyTable } from "./table_drafts.js";
 
-const LEVELS = [["0.9", "90 %"], ["0.95", "95 %"], ["0.99", "99 %"]];
 let composed = emptyTable();
 let wrong = "";
 
@@ -111,18 +111,18 @@ function wishes(section, index, entry, seen, title) {
 function targetField(section, index, seen, title) {
   const names = seen?.names ?? [];
   const all = typeof state.design.targets === "object" ? state.design.targets : {};
-  const found = targetWidth(all[names[0]], widthFactor) ?? (typeof state.design.targets === "number" ? targetWidth(state.design.targets, widthFactor) : null);
+  const wide = (level) => widthFactor(level, costMode(state.design) === "pure_dp");
+  const found = targetWidth(all[names[0]], wide) ?? (typeof state.design.targets === "number" ? targetWidth(state.design.targets, wide) : null);
   const put = (width, level) => change(`target of ${title}`, (design) => setTarget(design, names, width > 0 ? { half_width: width, level } : null));
   const level = found?.level ?? 0.95;
-  const levels = LEVELS.some(([value]) => Number(value) === level) ? LEVELS : [[String(level), `${shown(100 * level)} %`], ...LEVELS];
   if (seen && seen.count > names.length) return h("p", { class: "hint" }, "So many tables get their targets in the file.");
   return h("div", { class: "inline" }, h("span", {}, "±"),
     h("input", { type: "number", class: "short", min: "0", step: "any", placeholder: "none", value: found ? String(Number(found.width.toPrecision(6))) : "", key: `target:${section}:${index}`, "aria-label": `Target of ${title}: plus or minus`, onchange: (event) => put(Number(event.target.value), level) }),
     h("span", {}, "at"),
-    select({ key: `level:${section}:${index}`, "aria-label": `Level of the target of ${title}`, onchange: (event) => found && put(found.width, Number(event.target.value)) }, String(level), levels));
+    select({ key: `level:${section}:${index}`, "aria-label": `Level of the target of ${title}`, onchange: (event) => found && put(found.width, Number(event.target.value)) }, String(level), levelsWith(level)));
 }
 
 /** Targets for all tables at hand: what the present plan reaches, rounded up. */
 export function targetsFrom(result, factor) {
-  return Object.fromEntries(result.tables.map((table) => [table.name, { half_width: roundUp(table.std_error * factor * widthFactor(0.95)), level: 0.95 }]));
+  return Object.fromEntries(result.tables.map((table) => [table.name, { half_width: roundUp(table.std_error * factor * half(result)), level: readLevel() }]));
 }

@@ -224,26 +224,20 @@ KINDS: dict[str, Callable[[], Any]] = {
 def test_every_kind_is_valid_and_stays_inside(kind: str) -> None:
     picture = KINDS[kind]()
     root = parsed(picture)
-    assert root.tag == f"{SVG}svg" and len(repr(picture)) < 500
-    assert "A title" in texts(picture)
-    text = picture._repr_svg_()
-    loaded = re.findall(r"https?:[^\"]*|url\(|href|@import|<script|<image|nan|inf", text)
-    assert loaded == ["http://www.w3.org/2000/svg"]
+    assert root.tag == f"{SVG}svg" and len(repr(picture)) < 500 and "A title" in texts(picture)
+    loading = r"https?:[^\"]*|url\(|href|@import|<script|<image|nan|inf"
+    assert re.findall(loading, picture._repr_svg_()) == [SVG.strip("{}")]
     wide, high = (float(root.get(name, "")) for name in ("width", "height"))
-    for group, x, y in _placed(root, 0.0, 0.0):
-        assert -1 <= x <= wide + 1 and -1 <= y <= high + 1, (group.tag, group.attrib)
+    assert all(-1 <= x <= wide + 1 and -1 <= y <= high + 1 for x, y in _placed(root, 0.0, 0.0))
 
 
-def _placed(
-    element: ElementTree.Element, x: float, y: float
-) -> Iterator[tuple[ElementTree.Element, float, float]]:
-    moved = re.match(r"translate\((\S+) (\S+)\)", element.get("transform", ""))
-    if moved:
+def _placed(element: ElementTree.Element, x: float, y: float) -> Iterator[tuple[float, float]]:
+    if moved := re.match(r"translate\((\S+) (\S+)\)", element.get("transform", "")):
         x, y = x + float(moved[1]), y + float(moved[2])
     own = [(element.get(prefix + "x"), element.get(prefix + "y")) for prefix in ("", "c")]
     for left, top in [*own, *re.findall(r"M([\d.-]+) ([\d.-]+)", element.get("d", ""))]:
         if left is not None and top is not None:
-            yield element, x + float(left), y + float(top)
+            yield x + float(left), y + float(top)
     for child in element:
         yield from _placed(child, x, y)
 
@@ -353,3 +347,11 @@ def test_what_cannot_be_drawn() -> None:
     for attributes in ((), ("age", "sex", "x")):
         with pytest.raises(nz.NoiseplanError, match="one or two attributes"):
             AGES.plot(*attributes)
+
+
+def test_a_picture_says_that_records_are_left_out_and_that_it_is_not_for_publishing() -> None:
+    schema = nz.Schema.from_sizes({"a": 3})
+    plan = nz.plan(nz.Query(schema, ["a"]), budget=nz.zCDP(0.1), max_rows=2)
+    made = plan.release({"id": [1, 1, 1, 2], "a": [0, 1, 2, 2]}, person="id", seed=1).plot("a")
+    assert made.notes[1].startswith("Of each person at most 2")
+    assert "NOT PRIVATE" in made.notes[-1]

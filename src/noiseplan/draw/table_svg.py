@@ -196,8 +196,8 @@ def answer_picture(
     groups = [f"{name}: {text}" for name in names[1:] for text in labels[name]] or [""]
     lines = [Line(*line) for line in zip(groups, lows, values, highs, strict=True)]
     ordered = schema[names[0]].ordered and shape[place] >= FEW
-    intervals = f"{100 * answer.level:g} % intervals, noise only"
-    notes = [intervals, *answer.left_out, *filter(None, [answer.brand])]
+    notes = [f"{100 * answer.level:g} % intervals, noise only", *answer.left_out]
+    notes += filter(None, [answer.brand])
     along = Along.of(names[0], labels[names[0]], ordered)
     by = f"values of {names[-1]}"
     return table_picture(title, along, lines, ordered, notes, by=by, unit=unit)

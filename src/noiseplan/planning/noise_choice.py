@@ -16,8 +16,9 @@ import numpy as np
 from noiseplan.errors import BudgetError, NoiseplanError
 from noiseplan.mechanisms.cost import with_mu2
 from noiseplan.noise.law import FINEST
-from noiseplan.planning.candidate import Candidate, reached
+from noiseplan.planning.candidate import TAKEN, Candidate, reached
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
+from noiseplan.planning.planners import automatic
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import GDP, ApproxDP, PureDP, zCDP
@@ -26,7 +27,8 @@ Solve = Callable[[Problem], Candidate]
 # Laplace plans are searched in full where a rough one has at most so many times the objective of
 # the Gaussian one: the search has never gained more.
 NEAR: Final = 4.0
-# Over more cells of several attributes the full search takes seconds and has gained nothing.
+# Over more cells of several attributes the full search takes seconds, and gained nothing but where
+# rows or cells of each table were better than tables planned together.
 SEARCHED_CELLS: Final = 512
 
 
@@ -91,8 +93,9 @@ def _laplace(pure: Problem, solve: Solve, most: float) -> Candidate | None:
     """Return the Laplace plan, from a rough search where that is above `most`; None if refused."""
     try:
         rough = solve(replace(pure, rough=True))
-        one = pure.design.roles.attributes < 2
-        if _value(pure, rough) > most or not (one or pure.size <= SEARCHED_CELLS):
+        small = pure.design.roles.attributes < 2 or pure.size <= SEARCHED_CELLS
+        cells = rough.considered[:1] == ((automatic.OF_CELLS, TAKEN),)
+        if _value(pure, rough) > most or not (small or cells):
             return rough
         return min(rough, solve(pure), key=lambda each: _value(pure, each))
     except (NoiseplanError, np.linalg.LinAlgError):  # an objective or rows that it has no plan for

@@ -73,6 +73,8 @@ MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows
 # have in common seldom makes up for that. On cells of tables it does more often, up to 3 times.
 FAR_WORSE, CELLS_FAR_WORSE = 1.5, 4.0
+# Of rough searches, which save seconds of comparing: nothing was gained from 2 times on.
+ROUGHLY_FAR_WORSE: Final = 2.0
 TOO_MANY_ROWS: Final = "too many rows over long attributes"
 # Noise on single rows is what a plan of pure DP is never worse than, but for rounding.
 NO_WORSE: Final = 1 - 1e-6
@@ -302,9 +304,10 @@ def _instead_of_rows(problem: Problem, best: Candidate, matrices: bool) -> Candi
     by_cells = SomeByCells.of(problem, matrices)
     if not isinstance(by_cells, SomeByCells):
         return by_cells
+    far_worse = ROUGHLY_FAR_WORSE if problem.rough else CELLS_FAR_WORSE
     at_one = _at_cost_one(problem, reached(problem, best))
     measured, alike = by_cells.forward(problem), by_cells.of_one_size
-    found = _on_rows(measured, CELLS_FAR_WORSE * at_one, alike)
+    found = _on_rows(measured, far_worse * at_one, alike)
     return by_cells.back(found) if isinstance(found, Candidate) else found
 
 
@@ -396,13 +399,14 @@ def _others(best: Candidate, name: str) -> Considered:
 # there is none; nothing where there is nothing to say. What a later one says of itself counts.
 Challenge = Callable[[Problem, Candidate], Candidate | str | None]
 Challengers = tuple[tuple[str, Challenge], ...]
+OF_CELLS: Final = "rows or cells of each table"
 # Of one query among several, for each of which one matrix over many cells would take a minute.
 OF_ONE_QUERY: Final[Challengers] = (
     ("own rows", _own_rows),
-    ("rows or cells of each table", _each_table),
+    (OF_CELLS, _each_table),
 )
 # Without searches for matrices, which take seconds.
-ROUGH: Final[Challengers] = (("own rows", _own_rows), ("each query alone", _few_alone))
+ROUGH: Final[Challengers] = (*OF_ONE_QUERY, ("each query alone", _few_alone))
 CHALLENGERS: Final[Challengers] = (
     (level_plans.LevelPlan.taken, _levels),
     ("optimal", _row_space),

@@ -16,16 +16,13 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.price import probed_cost
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.optimize.record_pairs import replaced_norm, replaced_optimum
-from noiseplan.optimize.split_coordinates import Chart, Point
-from noiseplan.planning.far_records import SomePairs, _Records
+from noiseplan.optimize.split_coordinates import Chart
 from noiseplan.planning.free_split import optimise_total, optimise_upright
-from noiseplan.planning.measured_numbers import REALS
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.planners.replaced_optimum import untried
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.replaced_products import Descent, _Patterns, descended
 from noiseplan.planning.replaced_split import bound_alone, norm_bound_alone
-from noiseplan.planning.residual_mechanism import make_residual
 from noiseplan.planning.solve import Aim, share_given_bases
 from noiseplan.planning.workload_types import prepare
 from oracles import (
@@ -280,60 +277,6 @@ def test_slopes_of_the_descent() -> None:
         step = 1e-6 * rng.normal(size=len(x))
         change = problem.value(x + step)[0] - problem.value(x - step)[0]
         assert change == pytest.approx(2 * float(slope @ step), rel=1e-4)
-
-
-def test_slopes_of_columns_of_any_length() -> None:
-    """The same, with one attribute of which values only agree or do not."""
-    schema = nz.Schema.from_sizes({"a": 4, "b": 4, "c": 3})
-    factors = {"a": nz.Prefix(), "b": nz.Prefix(), "c": nz.Identity()}
-    design = prepare(nz.Workload.marginals(schema, k=2, factors=factors))
-    rows = {r: u * np.linspace(0.8, 1.2, 4) for r, u in optimise_total(design).items()}
-    start = share_given_bases(Aim(design, TotalVariance(), 1.0, "replace"), rows)
-    noisy, chart = np.isfinite(start.sigma2) & (start.sigma2 > 0), Chart.of(rows, unit=False)
-    records, x = _Records(design), np.concatenate([np.log(start.sigma2[noisy]), chart.pack(rows)])
-    precision = np.where(noisy, 1 / np.where(noisy, start.sigma2, 1.0), 0.0)
-    grams = records.grams(chart.points(chart.pack(rows)))
-    some = SomePairs(records, records.far(grams, precision, 0.5))
-    value = Descent(design, chart, some, noisy, 16.0).value
-    rng = np.random.default_rng(0)
-    for _ in range(4):
-        step = 1e-6 * rng.normal(size=len(x))
-        change = value(x + step)[0] - value(x - step)[0]
-        assert change == pytest.approx(2 * float(value(x)[1] @ step), rel=1e-4)
-
-
-def test_pairs_far_apart_have_the_farthest() -> None:
-    """The costs of pairs of records, and the dearest among them, against all pairs of columns."""
-    sizes, rng = {"a": 4, "b": 4, "c": 3}, np.random.default_rng(3)
-    design = prepare(on(sizes, 2, nz.Prefix()))
-    rows = {r: u * rng.uniform(0.5, 1.5, u.shape[1]) for r, u in optimise_total(design).items()}
-    aim = Aim(design, TotalVariance(), 1.0, "replace")
-    plan = make_residual(aim, share_given_bases(aim, rows), REALS, least=False)
-    records = _Records(design)
-    points = {r: Point.still(u) for r, u in rows.items()}
-    sigma2 = share_given_bases(aim, rows).sigma2
-    precision = np.where(sigma2 > 0, 1 / np.where(sigma2 > 0, sigma2, 1.0), 0.0)
-    for slack in (0.0, 0.3):
-        pairs = records.far(records.grams(points), precision, slack)
-        norm, _, _ = SomePairs(records, pairs).cost(points, precision, 1e5)
-        brute = probed_cost([plan.mechanism], "replace")
-        assert norm == pytest.approx(brute, rel=1e-3)
-    assert plan.privacy.pcost == pytest.approx(brute, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "k", "above"), [({"a": 6, "b": 6}, 2, 1.04), ({"a": 4, "b": 4, "c": 4}, 3, 1.035)]
-)
-def test_columns_of_any_length_halve_the_loss(sizes: dict[str, int], k: int, above: float) -> None:
-    """And what is measured in integers costs what the dearest of all pairs of records pays."""
-    workload = on(sizes, k, nz.Prefix())
-    plan = nz.plan(workload, budget=ONE, neighbours="replace", planner="residual")
-    best = replaced_optimum(prepare(workload).gram(), 1e-3)
-    assert best.bound <= plan.total_variance <= best.bound * above
-    b, sigma2 = probe(plan)
-    exact = replace_cost(cost_of(b, sigma2))
-    assert exact <= plan.privacy.pcost <= 1.0
-    assert plan.mechanism.cost("replace").pcost <= exact * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("sizes", "k"), [({"a": 4, "b": 4, "c": 4}, 2), ({"a": 6, "b": 5}, 2)])

@@ -1,7 +1,7 @@
 """Coordinates for U: any matrix, its columns scaled to length one, with the inverse of M = [1ᵀ; U].
 
-Unit columns make β = 1. Letting columns be shorter was tried and never lowered an optimum, but for
-records that are replaced (`planning.far_records`).
+Unit columns make β = 1. Letting columns be shorter was tried and never lowered an optimum but for
+records that are replaced, by next to nothing over all objectives.
 
 Where factors ask nothing of some directions, U would gain by leaving them out, and M would become
 singular. A restraint on the size of T, too small to be felt anywhere else, keeps a trace of them.
@@ -72,20 +72,19 @@ class Chart:
     """All free roles' U as one vector."""
 
     shapes: dict[int, tuple[int, int]]
-    unit: bool = True  # whether columns are scaled to length one
 
     @classmethod
-    def of(cls, rows: dict[int, Array], unit: bool = True) -> Chart:
-        return cls({r: (u.shape[0], u.shape[1]) for r, u in rows.items()}, unit)
+    def of(cls, rows: dict[int, Array]) -> Chart:
+        return cls({r: (u.shape[0], u.shape[1]) for r, u in rows.items()})
 
     @staticmethod
     def pack(rows: dict[int, Array]) -> Array:
         return np.concatenate([u.ravel() for u in rows.values()])
 
     def points(self, x: Array) -> dict[int, Point]:
-        made, found, start = Point.at if self.unit else Point.still, {}, 0
+        found, start = {}, 0
         for r, (a, b) in self.shapes.items():
-            found[r] = made(x[start : start + a * b].reshape(a, b))
+            found[r] = Point.at(x[start : start + a * b].reshape(a, b))
             start += a * b
         return found
 

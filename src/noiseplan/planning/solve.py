@@ -22,7 +22,6 @@ from noiseplan.optimize.allocation import (
 )
 from noiseplan.optimize.laplace_allocation import Loss, logarithm
 from noiseplan.optimize.lbfgs import Smooth
-from noiseplan.planning.far_records import lengthened, worth_lengthening
 from noiseplan.planning.free_split import optimise_upright
 from noiseplan.planning.largest_variance import POWERS, optimise_worst, worth_searching
 from noiseplan.planning.objectives import (
@@ -236,10 +235,7 @@ def _for_replaced(aim: Aim, total_rows: dict[int, Array]) -> Iterator[dict[int, 
         yield optimise_upright(design)
         return
     total = replace(aim, objective=TotalVariance())
-    rows = descended(design, total_rows, share_given_bases(total, total_rows).sigma2)
-    yield rows
-    if worth_lengthening(design):
-        yield lengthened(design, rows, share_given_bases(total, rows).sigma2)
+    yield descended(design, total_rows, share_given_bases(total, total_rows).sigma2)
 
 
 def share_given_bases(aim: Aim, rows: dict[int, Array]) -> Solution:

@@ -22,7 +22,7 @@ from noiseplan import __version__
 from noiseplan import cli as command_line
 from noiseplan.cli import COMMANDS, main
 from noiseplan.ledger import Ledger
-from noiseplan.privacy import Guarantee, zCDP
+from noiseplan.privacy import ApproxDP, Guarantee, zCDP
 from noiseplan.texts import one_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -360,3 +360,12 @@ def test_changes_of_the_budget_and_checks_are_listed(path: Path) -> None:
     assert [each["reason"] for each in content["changes"]] == ["decision of the board", "code book"]
     assert content["changes"][0]["before"] != content["changes"][0]["after"]
     assert content["checks"][0]["found"] == "nothing at fault"
+
+
+def test_a_budget_in_epsilon_and_delta_is_raised_in_its_own_currency(tmp_path: Path) -> None:
+    path = tmp_path / "office.ledger"
+    Ledger(path, create=True).open_dataset("people", ApproxDP(1.0, 1e-9))
+    Ledger(path).spend("people", Guarantee.pure(1.0), purpose="tables")
+    refused = said("spend", path, "people", "--zcdp", 0.1, code=3)
+    assert "ledger change LEDGER 'people' --approx-dp EPSILON DELTA --reason WHY" in refused
+    assert re.search(r"reserved  ε = 1 \(pure\) +tables$", said("show", path), re.M)

@@ -152,6 +152,7 @@ ONE = STUDY[: STUDY.index("[ledger]")].replace("up_to = 2", 'query = "age"')
 RECORDED_IN = STUDY[STUDY.index("[ledger]") :]
 AFTER = {
     "pure": (ONE, ONE.replace("zcdp", "pure_dp"), "plan with [budget] zcdp ="),
+    "after pure": (ONE.replace("zcdp", "pure_dp"), ONE, "release this plan by itself"),
     "neighbours": (ONE, ONE + '[plan]\nneighbours = "replace"', '[plan] neighbours = "add-remove"'),
     "noise": (ONE, ONE + '[plan]\nnoise = "gaussian"', 'plan all with [plan] noise = "discrete"'),
     "dawa": (ONE, ONE + '[plan]\nplanner = "dawa"', "leave out --given"),

@@ -318,7 +318,7 @@ def test_a_release_of_what_is_said_to_be_left_fits(
     assert callable(law)
     most = budget.gaussian_pcost() / 1.01 if law is curved else 2 * budget.zcdp_rho()
     balance = Balance.opened("census", budget).after(law(share * most + 1e-12))
-    said = re.search(r"a release of ε = (\S+) at", left_text(balance))
+    said = re.search(r"with Gaussian noise ε = (\S+) at", left_text(balance))
     if said is not None:
         asked = ApproxDP(float(said[1]), 1e-9)
         if law is curved:
@@ -362,17 +362,17 @@ BALANCES = {
     "curve": (
         ApproxDP(2.0, 1e-9), [Guarantee(0.01)],
         f"μ = 0.1 (ε = {math.ceil(gaussian_epsilon(0.01, 1e-9) * 1e6) / 1e6} at δ = 1e-9)",
-        "(a release of ε = ",
+        "(with Gaussian noise ε = ",
     ),
     "both": (
         ApproxDP(2.0, 1e-9), [Guarantee.pure(0.5), Guarantee(0.01)],
         f"ε = 0.5 (pure DP), then μ = 0.1 "
         f"(ε = {math.ceil((0.5 + gaussian_epsilon(0.01, 1e-9)) * 1e5) / 1e5} at δ = 1e-9)",
-        "(a release of ε = ",
+        "(with Gaussian noise ε = ",
     ),
     "zCDP alone": (
         ApproxDP(2.0, 1e-9), [discrete(0.02)], "ρ = 0.01 (ε = 0.810175 at δ = 1e-9)",
-        "(a release of ε = ",
+        "(with Gaussian noise ε = ",
     ),
 }  # fmt: skip
 

@@ -197,6 +197,9 @@ def test_an_earlier_release_of_the_same_people_is_told_of(ledger: nz.Ledger) -> 
     (other,) = plan(0.2).check(data, **how).warnings  # type: ignore[arg-type]
     assert "is an earlier release of this dataset; its numbers and these will differ" in other.said
     assert "release --given FOLDER" in other.said
+    pure = nz.plan(WORKLOAD, budget=nz.PureDP(0.1))
+    (laplace,) = pure.check(data, **how).warnings  # type: ignore[arg-type]
+    assert laplace.said.endswith("its numbers and these will differ")  # it can continue nothing
     assert [name for name, *_ in ledger.entries()[0].tables] == [q.name for q in plan().workload]
 
 

@@ -230,6 +230,19 @@ def test_half_widths_of_pure_budgets_are_those_of_laplace_noise(
     assert outside == pytest.approx(1 - level) if level > 0.6 else outside < 0.5
 
 
+def test_half_widths_hold_where_laplace_noise_is_taken_within_epsilon_and_delta(
+    tmp_path: Path,
+) -> None:
+    budget = "approx_dp = { epsilon = 1, delta = 1e-9 }"
+    written = f"[targets]\nage = {{ half_width = 10 }}\n[budget]\n{budget}\n"
+    (variance,) = study(tmp_path, f"{SCHEMA}{K1}{written}").targets.values()
+    outside = math.exp(-10 / math.sqrt(variance / 2))  # of a Laplace number of this variance
+    assert outside == pytest.approx(0.05)
+    gaussian = f'{written}[plan]\nnoise = "discrete Gaussian"\n'
+    (variance,) = study(tmp_path, f"{SCHEMA}{K1}{gaussian}").targets.values()
+    assert variance == pytest.approx((10 / 1.959963984540054) ** 2)
+
+
 @pytest.mark.parametrize(
     ("written", "arguments"),
     [

@@ -484,7 +484,7 @@ def test_pure_epsilon_is_told_with_what_it_is_charged_as(folder: Path) -> None:
     study = folder / "study.toml"
     study.write_text(STUDY.replace("zcdp = 0.5", "pure_dp = 0.5"), encoding="utf-8")
     told = run("check", study, folder / "homes.csv", "-o", folder / "out")
-    assert "pure ε = 0.5, charged as ρ = 0.125, for one household" in told
+    assert "pure ε = 0.5, which implies ρ = 0.125, for one household" in told
     # √(2 · 1) and √(2 · 0.875), rounded down
     assert "now    left ε = 1.41421 (pure DP)" in told
     assert "after  left ε = 1.32287 (pure DP)" in told

@@ -153,15 +153,14 @@ def require_alike(plan: Plan, other: Plan) -> None:
         )
     if plan.privacy.pure_epsilon is not None and isinstance(plan.budget, ApproxDP):
         raise PlanError(
-            "the plan has Laplace noise, and looking first is free with Gaussian noise only, "
-            "where two measurements add up to one: plan with "
-            + setting("noise", "discrete Gaussian")
+            "the plan has Laplace noise, and only Gaussian noise can be looked at first or "
+            "continued: plan both with " + setting("noise", "discrete Gaussian")
         )
     if plan.privacy.pure_epsilon is not None:
         rho = f"{plan.privacy.pure_epsilon**2 / 2:.4g}"
         raise PlanError(
-            "the plan is of pure DP, and looking first is free with Gaussian noise only, where "
-            "two measurements add up to one: plan with "
+            "the plan is of pure DP, and only Gaussian noise can be looked at first or continued: "
+            "plan with "
             + remedy("zCDP budget", f"budget=zCDP({rho})", rho)
             + ", which pure DP at this ε implies, or choose without data "
             + remedy("argument", "by plan.rmse ", "")
@@ -174,6 +173,11 @@ def require_alike(plan: Plan, other: Plan) -> None:
         )
     if plan.workload.schema != other.workload.schema:
         raise PlanError("the plans are about different schemas: plan all of them over one")
+    if other.privacy.laplace:
+        raise PlanError(
+            "the earlier plan has Laplace noise, and only Gaussian noise can be looked at first or "
+            "continued: release this plan by itself, at its own cost"
+        )
     if other.noise not in (plan.noise, *MADE):
         raise PlanError(
             f"the plans have different noise, {other.noise!r} and {plan.noise!r}: plan all with "

@@ -278,7 +278,9 @@ def _told(each: Row) -> tuple[str, str, str]:
     if isinstance(each, Entry):
         unit = "" if each.unit == PERSON else unit_text(each.max_rows, each.unit)
         what = one_line(" · ".join(filter(None, (each.purpose, unit, each.note))), 100)
-        return each.status, f"ρ = {text_up(each.cost.rho)}", what
+        pure = each.cost.pure_epsilon
+        cost = f"ρ = {text_up(each.cost.rho)}" if pure is None else f"ε = {text_up(pure)} (pure)"
+        return each.status, cost, what
     if isinstance(each, Change):
         return "budget", "changed", one_line(f"{_changed(each)} · {each.reason}", 120)
     shown = "details were shown" if each.details else ""

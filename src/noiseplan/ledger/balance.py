@@ -61,7 +61,7 @@ KEPT_BACK: Final = 1.1e-3
 @final
 @dataclass(frozen=True)
 class Spent:
-    """What was spent, in exact sums, each of everything that is added up by it."""
+    """Hold the exact sums of what was spent, one for each of the rules above."""
 
     aside: Fraction = Fraction(0)  # ε of pure DP, before the rule was another
     total: Fraction = Fraction(0)  # μ² or 2ρ since then, by the rule
@@ -84,7 +84,7 @@ class Balance:
     limit
         The largest total by this rule; None for `"aside"`.
     neighbours
-        What "one record" means for this budget: `"add-remove"` or `"replace"`.
+        Which data sets are neighbours: `"add-remove"` or `"replace"` of one record.
     note
         What was said of the dataset when it was opened.
     sums
@@ -165,11 +165,11 @@ class Balance:
     # ------------------------------------------------------------------ adding up
 
     def steps(self, max_rows: int | None) -> int:
-        """Return in how many steps a cost for so many records reaches those a person may have."""
+        """Return ⌈b/k⌉, the steps from k = `max_rows` records to the bound b; 1 without a bound."""
         return 1 if self.bound is None else -(-self.bound // (max_rows or self.bound))
 
     def factor(self, max_rows: int | None) -> int:
-        """Return by how much ρ and μ² for so many records grow for those a person may have."""
+        """Return the factor on ρ and μ² for a person with all records of the bound: steps²."""
         return self.steps(max_rows) ** 2
 
     def placed(
@@ -254,7 +254,7 @@ class Balance:
         spent: Iterable[tuple[Guarantee, int, str | None]],
         limit: float | None = None,
     ) -> Balance:
-        """Return the same spending under another budget, or for so many records of a person.
+        """Return the balance after the same spending under another budget, or another bound.
 
         Raises
         ------
@@ -286,7 +286,7 @@ class Balance:
 
     @property
     def room(self) -> float:
-        """What is left of the limit, by the rule; ε for `"aside"`. Rounded down."""
+        """The rest of the limit by the rule, rounded down: ε for `"aside"`, else μ² or 2ρ."""
         if self.rule == "aside":
             assert isinstance(self.budget, ApproxDP)
             most, spent = self.budget.epsilon, self.sums.aside
@@ -319,7 +319,7 @@ class Balance:
 
     @property
     def unit(self) -> str:
-        """What the costs are the price of, in words; nothing for one record."""
+        """The privacy unit in words, such as "one person, at most 3 records"; "" for one record."""
         return unit_text(self.max_rows or 1, " or ".join(self.units) or PERSON)
 
     @property
@@ -354,7 +354,7 @@ class Balance:
 
 
 def spent_text(balance: Balance) -> str:
-    """What was spent, by the rule, rounded up."""
+    """Return the words for the sum that was spent, rounded up."""
     budget, sums = balance.budget, balance.sums
     total = fraction_up(sums.total)
     by_rule = _rho(total / 2) if balance.rule == "zcdp" else f"μ = {text_up(sqrt_up(total))}"
@@ -370,7 +370,7 @@ def spent_text(balance: Balance) -> str:
 
 
 def cost_text(cost: Guarantee, balance: Balance) -> str:
-    """What one release costs, in the currency that the balance adds up, rounded up."""
+    """Return the words for the cost of one release, in the currency that the balance adds up."""
     if cost.pcost == inf:
         return "no protection at all (ρ = ∞)"
     pure = "" if cost.pure_epsilon is None else f"ε = {text_up(cost.pure_epsilon)} (pure DP)"
@@ -385,7 +385,11 @@ def cost_text(cost: Guarantee, balance: Balance) -> str:
 
 
 def left_text(balance: Balance, currency: Budget | None = None) -> str:
-    """What is left, as a budget, rounded down; for pure DP where `currency` is that."""
+    """Return the words for the budget that is left, rounded down.
+
+    Where the plan's budget `currency` is pure DP, it is the ε of pure DP that fits. In (ε, δ)
+    datasets the ε at δ is one for plans with Gaussian noise: Laplace noise of that ε may cost more.
+    """
     fits = balance.left()
     if fits is None:
         return "nothing"
@@ -401,7 +405,7 @@ def left_text(balance: Balance, currency: Budget | None = None) -> str:
     if isinstance(fits, GDP | zCDP) and isinstance(balance.budget, ApproxDP):
         delta = balance.budget.delta
         epsilon = text_down(_epsilon_within(fits, delta))
-        text += f" (a release of ε = {epsilon} at δ = {text_down(delta)})"
+        text += f" (with Gaussian noise ε = {epsilon} at δ = {text_down(delta)})"
     return f"next to nothing ({text})" if balance.used_up else text
 
 
@@ -446,7 +450,7 @@ def fitting(
 
 
 def times(guarantee: Guarantee, factor: int) -> Guarantee:
-    """The guarantee for so many times the cost, rounded up; for the root of it in ε."""
+    """Return the guarantee with ρ and μ² times `factor`, and ε of pure DP times its root."""
     if factor == 1 or guarantee.pcost == inf:
         return guarantee
     grown = factor if guarantee.power == 2 else isqrt(factor)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from noiseplan.errors import BudgetError, Message, NoiseplanError, PlanError, remedy
 from noiseplan.ledger.balance import Balance, cost_text, fitting, left_text, spent_text, times
-from noiseplan.privacy import Budget, Guarantee
+from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, zCDP
 from noiseplan.privacy.people import PERSON, unit_text
 
 if TYPE_CHECKING:
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from noiseplan.ledger.state import Entry
 
 BETWEEN: Final = ";\n  "
+# The option of a command that states a budget, by its currency.
+OPTIONS: Final[dict[type[Budget], str]] = {
+    zCDP: "--zcdp RHO",
+    GDP: "--gdp MU",
+    ApproxDP: "--approx-dp EPSILON DELTA",
+}
 
 
 class LedgerError(NoiseplanError, RuntimeError):
@@ -200,7 +206,7 @@ def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetErro
             f"all that is known; nothing was recorded. "
             + plan
             + "change the budget to zCDP: "
-            + change_budget(balance.dataset, "zCDP(…)")
+            + change_budget(balance.dataset, zCDP, "zCDP(…)")
         )
     advice = _fitting_plan(asked, balance, max_rows)
     message = _exceeded(asked, balance, max_rows, None, advice)
@@ -213,7 +219,9 @@ def used_up(asked: Guarantee, balance: Balance) -> BudgetExceeded:
     return BudgetExceeded(
         f"dataset {balance.dataset!r} has used up its budget {balance.budget}, and its records are "
         f"not read any more, for whatever costs nothing or next to nothing either; nothing was "
-        f"recorded. " + change_budget(balance.dataset) + " raises the budget, on record",
+        f"recorded. "
+        + change_budget(balance.dataset, type(balance.budget))
+        + " raises the budget, on record",
         asked,
         balance,
     )
@@ -234,7 +242,7 @@ def _exceeded(
         f"spent {spent_text(balance)}",
         f"left {left_text(balance, currency)}; nothing was recorded",
     ]
-    change = change_budget(balance.dataset) + " raises the budget, on record"
+    change = change_budget(balance.dataset, type(balance.budget)) + " raises the budget, on record"
     advice = change if fits is None or balance.used_up else fits + "; " + change
     return BETWEEN.join(lines) + BETWEEN + advice
 
@@ -258,7 +266,7 @@ def other_unit(asked: Reserved, balance: Balance, of_nobody: bool = False) -> Bu
         advice += (
             f". If the records that one {asked.whose} has in the data are bounded, put that on "
             f"record: "
-            + remedy("bound rows", bound, dataset)
+            + remedy("bound rows", bound, dataset, OPTIONS[type(balance.budget)])
             + " converts all costs to so many records"
         )
     return BudgetError(
@@ -293,7 +301,7 @@ def nobody_after_persons(entry: Entry) -> PlanError:
     )
 
 
-def persons_after_nobody(entry: Entry, unit: str) -> PlanError:
+def persons_after_nobody(entry: Entry, unit: str, budget: Budget) -> PlanError:
     """Why one record of each person is not counted where records of nobody were."""
     bound = f"ledger.change_budget({entry.dataset!r}, …, reason=…, max_rows=…)"
     return PlanError(
@@ -301,7 +309,7 @@ def persons_after_nobody(entry: Entry, unit: str) -> PlanError:
         f"({_named(entry)}): all of one {unit} counted there, and here one does, so that the costs "
         f"do not add up. Nothing was spent. Put on record how many records one {unit} has in the "
         f"data at most, 1 where each is another's: "
-        + remedy("bound rows", bound, entry.dataset)
+        + remedy("bound rows", bound, entry.dataset, OPTIONS[type(budget)])
         + " converts all costs to so many"
     )
 
@@ -310,10 +318,10 @@ def _named(entry: Entry) -> str:
     return f"entry {entry.id} of {entry.time[:10]}"
 
 
-def change_budget(dataset: str, budget: str = "…") -> Message:
-    """The call that changes a budget, on record."""
+def change_budget(dataset: str, currency: type[Budget], budget: str = "…") -> Message:
+    """Return the call, or the command, that changes a budget to another one of a currency."""
     call = f"ledger.change_budget({dataset!r}, {budget}, reason=…)"
-    return remedy("change budget", call, dataset)
+    return remedy("change budget", call, dataset, OPTIONS[currency])
 
 
 def _unit(max_rows: int, unit: str = PERSON) -> str:

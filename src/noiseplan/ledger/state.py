@@ -343,7 +343,7 @@ class Books:
             if entry.max_rows == 1 and act.of_nobody and entry.owned:
                 raise nobody_after_persons(entry)
             if entry.max_rows == 1 and entry.of_nobody and act.unit is not None:
-                raise persons_after_nobody(entry, act.unit)
+                raise persons_after_nobody(entry, act.unit, self.balances[act.dataset].budget)
 
     def _check_opening(self, act: Opened) -> None:
         known = self.balances.get(act.dataset)
@@ -351,7 +351,7 @@ class Books:
             raise LedgerError(
                 f"dataset {act.dataset!r} is open with the budget {known.budget}, neighbours "
                 f"{known.neighbours}; asked: {act.budget}, neighbours {act.neighbours}. A budget "
-                f"changes on record only: " + change_budget(act.dataset)
+                f"changes on record only: " + change_budget(act.dataset, type(known.budget))
             )
         other = self._spellings.get(text_checks.folded(act.dataset))
         if other is not None:

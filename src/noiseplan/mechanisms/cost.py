@@ -1,4 +1,6 @@
-"""What mechanisms cost together, from what each says of itself: the one place that adds them up.
+"""Compute the privacy cost of one or several mechanisms together, from the numbers they measure.
+
+With B the strategy, Σ the covariance of its noise, a_j its rows and b_j their Laplace scales:
 
     add or remove a record      max_r C_rr ,    C = BᵀΣ⁻¹B, summed over the mechanisms
     replace one by another      max_{r,s} C_rr + C_ss − 2C_rs
@@ -37,7 +39,10 @@ CELL_BY_CELL: Final = 1024
 def cost_of(
     mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows: int = 1
 ) -> Guarantee:
-    """What measuring all of these costs a person with up to `max_rows` records, rounded up."""
+    """Return the guarantee of measuring all mechanisms, for a person with up to `max_rows` records.
+
+    Costs are rounded up.
+    """
     if len(mechanisms) == 1:
         return mechanisms[0].cost(neighbours, max_rows)
     alone = PlanError("what depends on the data has no known cost together with anything else")
@@ -47,7 +52,7 @@ def cost_of(
 
 
 def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows: int) -> Guarantee:
-    """By the cost of one record, from what mechanisms measure."""
+    """Return the guarantee for a person, computed from the cost of one record."""
     inner = [mechanism.priced for mechanism in mechanisms]
     promises = {mechanism.noise.accounting for mechanism in inner}
     if promises == {"pure"}:
@@ -64,7 +69,7 @@ def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows
 
 
 def with_mu2(price: Guarantee, mechanisms: Sequence[Mechanism]) -> Guarantee:
-    """Return a price with the μ² of what it is the price of, where that noise is Gaussian.
+    """Return a guarantee of mechanisms with their μ² filled in, where the noise is Gaussian.
 
     μ² = Σ d²/σ²_eff ≤ ℓ Σ d²/σ² = ℓ·2ρ, with the lattice loss ℓ = σ²/σ²_eff of the least σ².
     """
@@ -75,23 +80,25 @@ def with_mu2(price: Guarantee, mechanisms: Sequence[Mechanism]) -> Guarantee:
 
 
 def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guarantee:
-    """What a person with up to `max_rows` records pays, where one record pays this."""
+    """Return the guarantee for a person with up to `max_rows` records, from that of one record."""
     if record.neighbours != neighbours:
         raise PlanError(f"what is measured has no known cost for neighbours={neighbours!r}")
     return person_price(record, max_rows)
 
 
 def of_replaced(record: Guarantee) -> Guarantee:
-    """What it costs at most to replace a record, where to add or remove one costs this: two steps
-    (`noiseplan.privacy.people`)."""
+    """Return the guarantee for replacing a record, from that for adding or removing one: two steps.
+
+    See `noiseplan.privacy.people`.
+    """
     return replace(person_price(record, 2), neighbours="replace")
 
 
 def gaussian_cost(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> float:
-    """2ρ of one record for all mechanisms together, rounded up.
+    """Return 2ρ of one record for all mechanisms together, rounded up.
 
-    Where mechanisms are of different kinds and the domain is large, or not the same, the costs of
-    each are added: no record pays more.
+    Where the mechanisms are of different kinds over a large domain, or over different domains, the
+    result is the sum of their largest costs, which is an upper bound for every record.
     """
     measuring = [m for m in mechanisms if m.numbers]
     if not measuring:
@@ -108,8 +115,10 @@ def gaussian_cost(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> fl
 
 
 def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> float:
-    """2ρ of one record, by the cost matrices of mechanisms over the same small domain; infinite
-    where no number is large enough."""
+    """Return 2ρ of one record from the cost matrices of mechanisms over the same small domain.
+
+    It is infinite where the matrices overflow.
+    """
     for mechanism in mechanisms:
         mechanism.require_noise(neighbours)
     numbers = sum(mechanism.numbers for mechanism in mechanisms)
@@ -121,13 +130,15 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
 
 
 def or_infinite(cost: float) -> float:
-    """A cost that is known; of differences of infinite numbers nothing is."""
+    """Return the cost, or infinity where it is NaN."""
     return cost if isfinite(cost) else inf
 
 
 def require_sizes(sizes: Array, costs: Array | None = None) -> None:
-    """Refuse numbers without noise, but those that no neighbour changes: `costs`, cases × numbers,
-    are zero there."""
+    """Refuse noise of size zero on a number that a record changes.
+
+    `costs` (cases × numbers) is zero where no neighbour changes a number.
+    """
     noisy = sizes > 0
     if not (noisy if costs is None else noisy | (np.atleast_2d(costs) <= 0).all(axis=0)).all():
         raise PlanError("something that depends on a record would be measured without noise")

@@ -1,9 +1,9 @@
-"""The last question before data are measured: does the price cover all that is measured?
+"""The check before data are measured: is the stated price at least what the mechanism costs?
 
-Every way to data leads through here, whoever made the plan and however: planned, looked, chosen,
-chosen again, continued. Nothing is believed of what a plan says about itself but what it is
-charged; what it costs is computed from its mechanism, and over small domains found a second time by
-measuring every possible record (:mod:`noiseplan.mechanisms.price`).
+Every measurement of data goes through `require_price`, whether it was planned, looked at first,
+chosen or continued. Only the price that is charged is taken from the plan. The cost is computed
+from the mechanism by formula (`require_formula`), and over small domains a second time by measuring
+every possible record alone ("by experiment", below).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ PROBED_NUMBERS: Final = 4096
 @immutable
 @dataclass(frozen=True, eq=False)
 class Paid:
-    """What was measured of the same records before, and what was charged for all of it.
+    """Hold the earlier measurements of the same records, and the price that was charged for them.
 
-    A measurement that completes another is charged what both cost together less what is paid: alone
-    it may cost more, for other records than those that paid most for the first.
+    A measurement that completes another is charged the cost of both together less the price that
+    was paid. Alone it may cost more, because the record with the largest cost may be another one.
     """
 
     mechanisms: tuple[Mechanism, ...] = ()
@@ -56,14 +56,14 @@ class Paid:
     mu2: Fraction | None = Fraction(0)  # None where no μ is known of some of it
 
     def and_for(self, mechanism: Mechanism, price: Guarantee) -> Paid:
-        """After this mechanism was measured too, at this price."""
+        """Return these measurements with one more mechanism, at its price."""
         mu2 = None if self.mu2 is None or price.mu2 is None else self.mu2 + Fraction(price.mu2)
         return Paid((*self.mechanisms, mechanism), self.price + Fraction(price.amount), mu2)
 
     def rest_of(self, total: Guarantee, left: Guarantee, mechanism: Mechanism) -> Guarantee:
-        """Return what is left to pay of a total, with the μ² that is left of it.
+        """Return `left`, the unpaid part of a total, with its μ² filled in.
 
-        All of the total is priced by the largest lattice loss of what is measured for it.
+        The total takes the largest lattice loss of all mechanisms, the earlier ones included.
         """
         known = with_mu2(total, (*self.mechanisms, mechanism)).mu2
         if left.law != "zcdp" or self.mu2 is None or known is None:
@@ -78,7 +78,7 @@ NOTHING: Final = Paid()
 def require_price(
     mechanism: Mechanism, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
 ) -> None:
-    """Refuse to measure for less than it costs: fail closed.
+    """Refuse to measure a mechanism that costs more than its stated price.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def require_price(
     stated
         Its price, for a person with up to `max_rows` records.
     before
-        What that price is only the rest of, if it is.
+        Earlier measurements that this one completes; `stated` is then the price of the rest.
     """
     require_formula(mechanism, stated, max_rows, before)
     mechanisms = (*before.mechanisms, mechanism)
@@ -105,7 +105,7 @@ def require_price(
 def require_formula(
     mechanism: Mechanism, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
 ) -> None:
-    """The same by the mechanism's own formula alone: for plans, which measure nothing yet."""
+    """Refuse as `require_price` does, by formula alone: for plans, which measure nothing yet."""
     cost = cost_of((*before.mechanisms, mechanism), stated.neighbours, max_rows)
     if not may_promise(cost.law, stated.law):
         raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
@@ -142,7 +142,7 @@ def _too_little(cost: float | Fraction, before: Paid, stated: Guarantee) -> Plan
 
 
 class Note(np.ndarray[Any, Any]):
-    """Noise of zero that notes the numbers it is added to, and how large it would have been."""
+    """Stand in for noise: add zero, and record the numbers it is added to and the noise size."""
 
     sizes: Array
     told: Callable[[NDArray[Any], Array], None]
@@ -168,10 +168,10 @@ class Note(np.ndarray[Any, Any]):
 @immutable
 @dataclass(frozen=True, eq=False)
 class Probed:
-    """What every cell's record alone measures (cells × numbers), and the size of the noise.
+    """Hold the numbers that one record of each cell gives (cells × numbers), and the noise sizes.
 
-    Of integers costs are fractions, right to 2⁻⁸⁰ and never above the truth, since a price may be
-    exact; of floats they are as these are.
+    Costs of integers are fractions, up to 2⁻⁸⁰ below the true cost and never above it, so that an
+    exact price passes. Costs of floats have their rounding.
     """
 
     values: NDArray[Any]
@@ -195,7 +195,7 @@ class Probed:
         return Fraction(max(sums.astype(object) @ prices), unit)
 
     def effective(self, exact: int) -> Probed:
-        """The same with σ²_eff for σ²: the variance of continuous noise of the same trade-off."""
+        """Return these numbers with σ²_eff (`privacy.conversions.lattice_variance`) for σ²."""
         if not exact:
             return self
         square = self.sizes * exact**2
@@ -215,13 +215,13 @@ _KNOWN: WeakKeyDictionary[Mechanism, Probed] = WeakKeyDictionary()
 
 
 def can_probe(mechanisms: Sequence[Mechanism]) -> bool:
-    """Whether every record can be measured in a moment."""
+    """Return whether the domain is small enough to measure every possible record."""
     few = mechanisms[0].schema.size <= PROBED_CELLS
     return few and sum(m.most_numbers for m in mechanisms) <= PROBED_NUMBERS
 
 
 def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> Fraction | float:
-    """2ρ of all mechanisms together, or ε: for one record, with no formula but its definition."""
+    """Return 2ρ, or ε for Laplace noise, of one record for all mechanisms, by its definition."""
     whole = _probed(mechanisms)
     (power,) = {mechanism.noise.power for mechanism in mechanisms}
     return whole.added(power) if neighbours == "add-remove" else whole.replaced(power)
@@ -256,8 +256,10 @@ def _probed(mechanisms: Sequence[Mechanism], effective: bool = False) -> Probed:
 def _measured(
     mechanism: Mechanism, cell: int, shape: tuple[int, ...]
 ) -> tuple[NDArray[Any], Array]:
-    """The numbers that a record of this cell alone gives, and the noise on each: Python's integers
-    where the noise is exact."""
+    """Return the numbers that one record of a cell gives, and the size of the noise on each.
+
+    The numbers are Python's integers where the noise is exact.
+    """
     counts = np.zeros(shape, np.int64)
     counts.flat[cell] = 1
     kind = object if mechanism.noise.exact else np.float64

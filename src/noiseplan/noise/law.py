@@ -47,18 +47,19 @@ FAINT_COST: Final = 1.5
 @immutable
 @dataclass(frozen=True)
 class Kind:
-    """What noise is and can do, whatever its size: rooms above ask for this, and not for the law.
+    """Hold the properties of a kind of noise that do not depend on its size.
 
-    A column a of what is measured costs ‖a‖_p^p / size: 2ρ by σ², or ε by b, p being the `power`.
-    `accounting` is what is known of the privacy loss: of discrete Gaussian noise not the curve.
-    Plans for a cost beyond `faint_cost` must look at variances as they really are.
+    A record that changes the measured numbers by a costs ‖a‖_p^p / size, p being the `power`: 2ρ
+    for Gaussian noise (p = 2, size σ²), ε for Laplace noise (p = 1, size b). `accounting` is the
+    law of the `Guarantee`; μ² of discrete Gaussian noise is added by `mechanisms.cost.with_mu2`.
+    Plans that cost more than `faint_cost` use the true variances of the noise drawn, not σ².
     """
 
     law: Law
     exact: bool
     power: int
     accounting: Accounting
-    words: tuple[str, str]  # what it is, and what people must know of it
+    words: tuple[str, str]  # its name on pages, and a warning where it is not private
     faint_cost: float = math.inf
     budgets: tuple[type[Budget], ...] = (Budget,)  # within which it is planned
 
@@ -171,25 +172,25 @@ class Noise:
 
     @classmethod
     def named(cls, name: str, size: ArrayLike = 1.0) -> Noise:
-        """Noise by what plans call it."""
+        """Return noise by the name that plans use, such as "discrete Laplace"."""
         kind = NAMED[CALLED.get(name, name)]
         return cls(kind.law, size, kind.exact)
 
     @classmethod
     def within(cls, budget: Budget | None, name: str, size: ArrayLike = 1.0) -> Noise:
-        """Noise by what users call it: Laplace noise is all that pure DP can be had with."""
+        """Return noise by the name that users give; "discrete" within pure DP is Laplace noise."""
         return cls.named(PURE.get(name, name) if isinstance(budget, PureDP) else name, size)
 
     def of_size(self, size: ArrayLike) -> Noise:
-        """The same of other sizes."""
+        """Return noise of this kind with other sizes."""
         return Noise(self.law, size, self.exact)
 
     def above(self, sizes: Array, bits: int = FINE_BITS) -> Noise:
-        """The same of these sizes; of the next ones of so few bits, where integers are drawn."""
+        """Return noise of at least these sizes; exact noise has them rounded up to `bits` bits."""
         return self.of_size(round_up(sizes, bits) if self.exact else sizes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The sizes, for whoever only asks how large the noise is."""
+        """Return the sizes as an array."""
         return np.array(self.size, dtype=dtype)
 
     def __len__(self) -> int:
@@ -208,7 +209,7 @@ class Noise:
 
     @classmethod
     def choices(cls, budget: Budget) -> tuple[str, str]:
-        """What users call the noise within a budget: to publish, and to simulate."""
+        """Return the names of the noise within a budget: to publish, and to simulate."""
         usual = "discrete"
         return usual, cls.within(budget, usual).floating().name
 
@@ -290,53 +291,57 @@ class Noise:
     # ------------------------------------------------------------------ privacy
 
     def budget(self, cost: float) -> Budget:
-        """That of what costs so much, as the noise is scaled: zCDP for 2ρ, or pure DP for ε."""
+        """Return the budget of a cost: zCDP for Gaussian noise (2ρ), pure DP for Laplace noise."""
         return PureDP(cost) if self.law == "laplace" else zCDP(product_down(cost, 0.5))
 
     @property
     def degree(self) -> int:
-        """Variances go as size^degree: σ², or 2b²."""
+        """The exponent by which variances grow with the size: 1 for σ², 2 for 2b²."""
         return 3 - self.power
 
     def times_larger(self, cost: float) -> float:
-        """How many times larger variances are at a cost of one than at this: 1/σ², or 1/b."""
+        """Return by what factor variances grow when the cost falls from `cost` to one."""
         return cost**self.degree
 
     def apart(self, norm: int, product: int) -> int:
-        """‖a − b‖_p^p at most, of two columns of this ‖a‖_p^p and at least this inner product:
-        2‖a‖ for p = 1, 2‖a‖² − 2aᵀb for p = 2."""
+        """Return an upper bound of ‖a − b‖_p^p for two columns of equal norm.
+
+        It is 2‖a‖₁ for p = 1 and 2‖a‖² − 2aᵀb for p = 2; `product` is at most aᵀb.
+        """
         return 2 * norm if self.law == "laplace" else 2 * (norm - product)
 
     def require_squares(self, otherwise: NoiseplanError) -> None:
-        """Raise this unless costs are squared lengths of columns, which add up over rows."""
+        """Raise `otherwise` for Laplace noise, where costs are no squared lengths of columns."""
         if self.law == "laplace":
             raise otherwise
 
     def norms(self, rows: Array) -> Array:
-        """‖a‖_p^p of every column: what it costs, times the size of the noise."""
+        """Return ‖a‖_p^p of every column: its cost times the size of the noise."""
         if self.law == "gaussian":
             return np.asarray(np.einsum("ri,ri->i", rows, rows))
         return np.asarray(np.abs(rows).sum(axis=0))
 
     def least_sum(self, added: float, of_cells: Callable[[], float]) -> float:
-        """What costs of several come to: the dearest of each added up, or, of Gaussian noise, what
-        all records pay of squares."""
+        """Return an upper bound of the cost of several measurements together.
+
+        It is `added`, the sum of the largest cost of each; for Gaussian noise the largest sum over
+        the cells, `of_cells()`, where that is less.
+        """
         return min(added, of_cells()) if self.law == "gaussian" else added
 
     def takes(self, whole: Callable[[], bool]) -> bool:
-        """Whether it can be added to numbers; `whole` says if they are integers, which exact noise
-        needs."""
+        """Return whether the noise can be added to numbers; exact noise needs `whole` ones."""
         return not self.exact or whole()
 
     def fitting(self, sizes: Array) -> Array:
-        """Sizes at least as large of noise that can be drawn; infinite where there is none."""
+        """Return the sizes rounded up to ones that can be drawn; infinite where there is none."""
         if not self.exact:
             return sizes
         found = round_up(sizes)
         return np.where(found > WIDEST_VARIANCE, np.inf, found)
 
     def allowed(self, budget: Budget) -> float:
-        """Return what a record may cost within a budget, as the noise is scaled: 2ρ, or ε.
+        """Return the largest cost of a record within a budget: 2ρ, or ε for Laplace noise.
 
         By the exact curve discrete noise costs up to `MOST_LOSS` times 2ρ; that much is kept back.
         """
@@ -414,7 +419,7 @@ class Noise:
 
     @classmethod
     def from_parts(cls, content: Mapping[str, Any], whose: str) -> Noise:
-        """Undo `parts`; `whose` noise it is, for the message where two sizes disagree."""
+        """Undo `parts`; `whose` names the owner of the noise in the error message."""
         sigma2, scale, exact = float(content["sigma2"]), content.get("scale"), content["integer"]
         if scale is None:
             return cls("gaussian", sigma2, exact)

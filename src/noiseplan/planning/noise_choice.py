@@ -1,4 +1,4 @@
-"""The noise that serves an (ε, δ) budget best: Gaussian noise by its exact curve, or Laplace noise.
+"""Choose between Gaussian noise and Laplace noise within an (ε, δ) budget.
 
 Pure ε-differential privacy is (ε, δ)-differential privacy at every δ, so Laplace noise may be taken
 too. Standard errors of k equal tables grow as k with Laplace noise and as √k with Gaussian noise:
@@ -33,9 +33,10 @@ SEARCHED_CELLS: Final = 512
 
 
 def planned(problem: Problem, solve: Solve) -> tuple[Problem, Candidate]:
-    """Return what is planned within the budget, and the problem with the budget of its noise.
+    """Return the better candidate within the budget, and the problem that it solves.
 
-    `solve` plans with the noise of a problem, whatever others there are.
+    For Laplace noise the problem has the budget `PureDP(epsilon)`. `solve` plans a problem with the
+    one noise that it names.
     """
     if not isinstance(problem.budget, ApproxDP):
         return problem, by_exact_curve(problem, solve)
@@ -54,11 +55,12 @@ def planned(problem: Problem, solve: Solve) -> tuple[Problem, Candidate]:
 
 
 def by_exact_curve(problem: Problem, solve: Solve) -> Candidate:
-    """Return what is planned with one noise, fine enough for the exact curve of the budget.
+    """Return the candidate with one noise, on a lattice fine enough for the exact Gaussian curve.
 
-    (ε, δ) and GDP budgets are spent by μ² ≤ ℓ·2ρ with the lattice loss ℓ ≤ `noise.law.MOST_LOSS`.
-    Where integers are too coarse for that, noise is drawn on multiples of 1/k. Where there is
-    hardly any noise, integers by zCDP may be better: then both are planned.
+    (ε, δ) and GDP budgets limit μ² ≤ ℓ·2ρ, with the lattice loss ℓ ≤ `noise.law.MOST_LOSS`. Where
+    integers are too coarse for that, noise is drawn on multiples of 1/k. Where the noise is very
+    small (`problem.faint`), integers with the conversion from zCDP are planned too, and the better
+    of both is returned.
     """
     limit, found = problem.budget, solve(problem)
     if not problem.integer or not isinstance(limit, ApproxDP | GDP):
@@ -103,14 +105,14 @@ def _laplace(pure: Problem, solve: Solve, most: float) -> Candidate | None:
 
 
 def _value(problem: Problem, candidate: Candidate) -> float:
-    """Return what is to be small, whatever the noise; for targets, by how much they are relaxed."""
+    """Return the value of the objective; for targets, the factor by which they are relaxed."""
     if problem.priorities is not None:
         return candidate.figures.target_scale(1.0 / problem.priorities)
     return reached(problem, candidate)
 
 
 def _beside(problem: Problem, taken: Candidate, name: str, other: Candidate) -> Candidate:
-    """Return the candidate with a word on what the other noise would have had."""
+    """Return the candidate with the error of the other noise noted in `considered`."""
     (label, mine), (_, theirs) = _figure(problem, taken), _figure(problem, other)
     said = f"{label} {theirs:.4g} instead of {mine:.4g}"
     return replace(taken, considered=(*taken.considered, (name, said)))

@@ -1,4 +1,8 @@
-"""What a mechanism really costs, in every currency."""
+"""The privacy guarantee of a mechanism or a release, in every currency: zCDP, GDP, (ε, δ), ε.
+
+`_ACCOUNTING` says, for each `Law`, how a guarantee is converted; `Guarantee` looks everything up
+there.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +55,10 @@ OF_A_UNIT: Final = {
 @final
 @dataclass(frozen=True)
 class _Accounting:
-    """How what is known of a cost becomes (ε, δ), and whether a budget admits it.
+    """Hold the conversions of one `Law`: to δ, to ε, and whether a budget admits the guarantee.
 
-    What adds up over releases is the `amount`: 2ρ, unless it is said otherwise. Of a person with k
-    records it is k^power times as much.
+    The `amount` is the number that adds up over releases: ε for pure DP, 2ρ otherwise. For a person
+    with k records it is k^power times the amount for one record.
     """
 
     made: Callable[[float, Neighbours], Guarantee]  # of an amount
@@ -123,17 +127,20 @@ _ACCOUNTING: Final[dict[Law, _Accounting]] = {
 @final
 @dataclass(frozen=True)
 class Guarantee:
-    """The privacy a mechanism guarantees; every number it gives is rounded up.
+    """State the privacy that a mechanism guarantees; every number it gives is rounded up.
+
+    Only `mu` may be less than a guarantee: of pure DP, and where zCDP is all that is known, it is
+    √(2ρ), for comparison. `mu2` is None where no μ is known.
 
     Parameters
     ----------
     pcost
         Privacy cost 2ρ = μ², at least 0 (nothing is learnt); infinity means no protection.
     law
-        What is known of the noise. `"gaussian"`: continuous Gaussian, hence μ-GDP, and δ(ε) is
-        exact. `"zcdp"`: ρ-zCDP (discrete Gaussian), and δ(ε) is what zCDP implies, or the curve of
-        `mu2` where that is known and less. `"pure"`: ε-DP with δ = 0 (Laplace), which is
-        ε²/2-zCDP; made by `Guarantee.pure(epsilon)`.
+        What is known of the noise. `"gaussian"` (continuous Gaussian noise): μ-GDP, and δ(ε) is
+        exact. `"zcdp"` (discrete Gaussian noise): ρ-zCDP, and δ(ε) is what zCDP implies, or that of
+        μ-GDP where `mu2` is known and it is less. `"pure"` (Laplace noise): ε-DP with δ = 0, which
+        implies ε²/2-zCDP; made by `Guarantee.pure(epsilon)`.
     neighbours
         Which data sets must look alike: those that differ by adding or removing one record, or by
         replacing one.
@@ -203,7 +210,9 @@ class Guarantee:
 
     @classmethod
     def pure(cls, epsilon: float, neighbours: Neighbours = "add-remove") -> Guarantee:
-        """ε-differential privacy, δ = 0. It implies ρ = ε²/2 (Bun and Steinke 2016).
+        """Return the guarantee of ε-differential privacy, δ = 0.
+
+        It implies ρ = ε²/2 (Bun and Steinke 2016).
 
         Examples
         --------
@@ -216,11 +225,11 @@ class Guarantee:
 
     @classmethod
     def of(cls, law: Law, amount: float, neighbours: Neighbours = "add-remove") -> Guarantee:
-        """By what adds up over releases: ε of pure DP, else 2ρ."""
+        """Return the guarantee of a law by its amount: ε for pure DP, 2ρ otherwise."""
         return _ACCOUNTING[law].made(amount, neighbours)
 
     def at(self, amount: float) -> Guarantee:
-        """The same of another amount; μ² grows as the amount does, rounded up."""
+        """Return this guarantee with another amount; μ² is scaled by the same factor."""
         found = replace(Guarantee.of(self.law, amount, self.neighbours), whose=self.whose)
         if self.law != "zcdp" or self.mu2 is None or not isfinite(amount) or not self.pcost:
             return found
@@ -229,12 +238,13 @@ class Guarantee:
 
     @property
     def shown_epsilon(self) -> float:
-        """The ε where there is room for one: its own, or that at δ = 10⁻⁹."""
+        """The ε shown where there is room for one: ε of pure DP, else the ε at δ = 10⁻⁹."""
         return _ACCOUNTING[self.law].shown(self)
 
     def of_range(self, epsilon: float) -> Guarantee:
-        """The same kind of guarantee for a draw whose privacy loss has range ε: of the exponential
-        mechanism.
+        """Return the guarantee of this law for a draw with a privacy loss of range ε.
+
+        The exponential mechanism is such a draw.
 
         Notes
         -----
@@ -247,7 +257,7 @@ class Guarantee:
 
     @property
     def as_zcdp(self) -> Guarantee:
-        """The same known by zCDP alone; a guarantee of zCDP or GDP stays what it is."""
+        """This guarantee, with pure DP replaced by the zCDP it implies; others stay the same."""
         known = None if self.law == "pure" else self.mu2
         return replace(self, law=_ACCOUNTING[self.law].together, pure_epsilon=None, mu2=known)
 
@@ -305,7 +315,7 @@ class Guarantee:
 
     @classmethod
     def of_budget(cls, budget: Budget, neighbours: Neighbours = "add-remove") -> Guarantee:
-        """What a release costs that is known to have exactly this guarantee; rounded up.
+        """Return the guarantee of a release that spends all of a budget, rounded up.
 
         Examples
         --------
@@ -321,8 +331,8 @@ class Guarantee:
         Costs add, rounded up; a release may use what earlier ones published, at the cost stated.
         One release with the law `"zcdp"` makes the whole `"zcdp"`: Gaussian noise is zCDP as well,
         and so is pure DP. Releases that are all of pure DP add their ε. What is promised to persons
-        by some and to records by others does not add up: a record less brings in another of the
-        same person, where one of them counts.
+        by some and to records by others does not add up: where one record of each person counts,
+        removing it lets another record of that person count.
 
         Notes
         -----
@@ -358,7 +368,7 @@ class Guarantee:
         return Guarantee(costs, law, self.neighbours, whose=self.whose, mu2=mu2)
 
     def describe(self) -> str:
-        """The guarantee in words and in several currencies, numbers rounded up.
+        """Return the guarantee in words and in several currencies, numbers rounded up.
 
         Examples
         --------
@@ -389,7 +399,7 @@ class Guarantee:
     # ------------------------------------------------------------------ saving
 
     def parts(self) -> dict[str, str]:
-        """As it is saved; numbers as text: infinity, of unknown privacy, is no JSON number."""
+        """Return the parts that are saved, numbers as text, since JSON has no infinity."""
         own = {name.removeprefix("pure_"): repr(x) for name, x in self.own_figures.items()}
         stated = {"pcost": repr(self.pcost), "law": self.law, "neighbours": self.neighbours}
         if self.law == "zcdp" and self.mu2 is not None:
@@ -406,13 +416,13 @@ class Guarantee:
 
 
 def joint_law(laws: Iterable[Law]) -> Law:
-    """What is known of releases together: Gaussian noise is zCDP too, not the other way round."""
+    """Return the law of several releases together: zCDP unless all are continuous Gaussian."""
     known = {_ACCOUNTING[law].together for law in laws} or {"gaussian"}
     return known.pop() if len(known) == 1 else "zcdp"
 
 
 def known_mu(guarantee: Guarantee) -> float | None:
-    """μ, rounded up, where Gaussian noise is known to be μ-GDP."""
+    """Return μ of Gaussian noise, rounded up; None for pure DP and where only zCDP is known."""
     return None if guarantee.law == "pure" or guarantee.mu2 is None else guarantee.mu
 
 
@@ -422,7 +432,7 @@ def may_promise(known: Law, stated: Law) -> bool:
 
 
 def asked_for(budget: Budget | None) -> str:
-    """The budget in its own currency, where what is shown besides is in others."""
+    """Return the words for a budget in ε and δ; nothing for other budgets."""
     if not isinstance(budget, ApproxDP):
         return ""
     return f"within ε = {text_of(budget.epsilon)} at δ = {text_of(budget.delta)}, as decided"

@@ -150,14 +150,16 @@ class Account:
         """Return what is to be said of earlier releases that the plan is not built on."""
         every = self._entries()
         others = _but_for(built_on, every)
-        return (self._earlier(plan, others) if others else []) + self._other_units(plan, every)
+        said = self._earlier(plan, others, not built_on) if others else []
+        return said + self._other_units(plan, every)
 
     def _entries(self) -> list[Entry]:
         """The releases of the dataset that did not fail."""
         every = [] if self.ledger is None else self.ledger.entries(self.dataset)
         return [entry for entry in every if entry.status != "failed"]
 
-    def _earlier(self, plan: Plan, entries: list[Entry]) -> list[str]:
+    def _earlier(self, plan: Plan, entries: list[Entry], alone: bool) -> list[str]:
+        """Return a warning of earlier releases; `alone`: the plan continues no release yet."""
         same = _of_this_plan(plan, entries)
         if same:
             return [
@@ -165,10 +167,14 @@ class Account:
                 f"noise of its own and so with other numbers. The earlier release answers at no "
                 f"cost"
             ]
-        return [
+        said = (
             f"{_named(entries)} is an earlier release of this dataset; its numbers and these will "
-            f"differ. Continue it instead: {_how_to_build(plan)}"
-        ]
+            f"differ"
+        )
+        # Only one release is continued, and none with Laplace noise.
+        laplace = plan.privacy.laplace or all(entry.cost.laplace for entry in entries)
+        build = alone and not laplace
+        return [said + f". Continue it instead: {_how_to_build(plan)}" * build]
 
     def _other_units(self, plan: Plan, entries: list[Entry]) -> list[str]:
         """Whether earlier releases were for others than this one: persons, households."""

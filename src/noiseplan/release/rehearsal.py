@@ -154,8 +154,8 @@ def _ledger(admission: Admission) -> str:
 
 
 def _price(privacy: Guarantee) -> str:
-    """What is charged: a ledger adds up ρ, also of pure DP."""
-    pure = (f"pure ε = {text_up(own)}, charged as " for own in privacy.own_figures.values())
+    """Return the cost in words: ε of pure DP with the ρ that it implies, else ρ."""
+    pure = (f"pure ε = {text_up(own)}, which implies " for own in privacy.own_figures.values())
     return "".join(pure) + f"ρ = {text_up(privacy.rho)}"
 
 

@@ -104,7 +104,7 @@ def read_targets(
 ) -> Mapping[str, float] | float:
     """Variances that must be met: one for all tables, or by the name of a table.
 
-    `laplace` says that the noise is Laplace noise, of which intervals are wider.
+    `laplace` says that the noise is, or may be, Laplace noise, which has wider intervals.
     """
     if not isinstance(node.value, dict):
         return node.positive("a variance for all tables")

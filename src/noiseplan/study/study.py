@@ -14,7 +14,7 @@ from noiseplan.errors import BudgetError, NoiseplanError, PlanError, TooManyValu
 from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
-from noiseplan.privacy import Budget, Neighbours, PureDP
+from noiseplan.privacy import ApproxDP, Budget, Neighbours, PureDP
 from noiseplan.privacy.doubts import doubts
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -315,7 +315,11 @@ def study_of(root: Node, priced: bool = True) -> Study:
     budget = read_budget(sections["budget"]) if "budget" in sections else None
     targets = None
     if "targets" in sections:
-        targets = read_targets(sections["targets"], workload, isinstance(budget, PureDP))
+        # Within (ε, δ) the noise is chosen later: a half width holds for both kinds.
+        gaussian = settings.noise in ("discrete Gaussian", "gaussian")
+        either = isinstance(budget, ApproxDP) and not gaussian
+        wide = isinstance(budget, PureDP) or either
+        targets = read_targets(sections["targets"], workload, wide)
     if targets is not None and settings.objective is not None:
         root.child("plan").child("objective").fail(
             "targets are an objective of their own: give one or the other"

@@ -18,8 +18,8 @@ WORDS: Final = {
     "argument": "{0}",  # what a key of the study or an option is called that stands for it
     # ledgers
     "open dataset": "noiseplan ledger open LEDGER {0!r} --zcdp RHO",
-    "change budget": "noiseplan ledger change LEDGER {0!r} --zcdp RHO --reason WHY",
-    "bound rows": ("noiseplan ledger change LEDGER {0!r} --zcdp RHO --reason WHY --max-rows ROWS"),
+    "change budget": "noiseplan ledger change LEDGER {0!r} {1} --reason WHY",
+    "bound rows": "noiseplan ledger change LEDGER {0!r} {1} --reason WHY --max-rows ROWS",
     "state reason": "noiseplan ledger change … --reason WHY",
     "create ledger": "noiseplan ledger init LEDGER",
     "try again": "Try again",

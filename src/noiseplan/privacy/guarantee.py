@@ -256,12 +256,6 @@ class Guarantee:
         return replace(self.at(_ACCOUNTING[self.law].of_range(epsilon)), mu2=None)
 
     @property
-    def as_zcdp(self) -> Guarantee:
-        """This guarantee, with pure DP replaced by the zCDP it implies; others stay the same."""
-        known = None if self.law == "pure" else self.mu2
-        return replace(self, law=_ACCOUNTING[self.law].together, pure_epsilon=None, mu2=known)
-
-    @property
     def rho(self) -> float:
         """The parameter ρ = pcost/2 of zCDP."""
         return product_up(self.pcost, 0.5)

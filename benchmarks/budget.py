@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-from noiseplan.draw.figure import figure, log_axis, write
 
 import noiseplan as nz
 from benchmarks import mixed_workloads
@@ -17,6 +16,8 @@ from benchmarks.domains import synth
 from benchmarks.small_domains import low_rank, several_factors
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief
 from benchmarks.timing import ROOT, cpu_seconds
+from noiseplan.draw.picture import Picture
+from noiseplan.draw.svg import curves
 from noiseplan.noise.moments import discrete_laplace_variance
 
 S: Final = nz.Schema.from_sizes
@@ -339,32 +340,11 @@ def draw() -> None:
         kinds[f"Gaussian noise, δ = {delta:g}"] = (
             lambda k, delta=delta: gaussian_error(1.0, delta, k)  # type: ignore[misc]
         )
-    points = [
-        {"tables": tables, "error": error(tables), "noise": noise}
-        for noise, error in kinds.items()
-        for tables in range(1, MOST_TABLES + 1)
-    ]
-    errors = [float(str(point["error"])) for point in points]
-    told = ["Standard error of a count at ε = 1, in each of so many equal tables"]
-    spec = figure("What a budget buys", told) | {
-        "width": 480,
-        "height": 280,
-        "data": {"values": points},
-        "mark": {"type": "line"},
-        "encoding": {
-            "x": _axis("tables", "tables", 1, MOST_TABLES),
-            "y": _axis("error", "standard error of a count", min(errors), max(errors)),
-            "color": {"field": "noise", "type": "nominal", "title": None, "sort": list(kinds)},
-            "strokeDash": {
-                "field": "noise", "type": "nominal", "title": None, "sort": list(kinds)
-            },
-        },
-    }  # fmt: skip
-    write(spec, PICTURE)
-
-
-def _axis(field: str, title: str, low: float, high: float) -> dict[str, Any]:
-    return {"field": field, "type": "quantitative", "title": title, **log_axis(low, high, most=8)}
+    shown = [1, 2, 3, 4, 6, 8, 10, 12, 15, 20, 30, 40, MOST_TABLES]
+    lines = [[(tables, error(tables)) for tables in shown] for error in kinds.values()]
+    drawing = curves(lines, ("tables", "standard error of a count"))
+    notes = ["Standard error of a count at ε = 1, in each of so many equal tables"]
+    Picture("What a budget buys", notes, drawing, list(kinds)).save(PICTURE)
 
 
 # ---------------------------------------------------------------------- seconds

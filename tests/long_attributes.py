@@ -12,7 +12,7 @@ from noiseplan.planning.planners import automatic
 
 @contextmanager
 def planned_as_long(values: int = 4, series: int = 4, optimum: bool = False) -> Iterator[None]:
-    """Plan attributes of more values than this by levels, or as series for sums in order of more.
+    """Attributes of more values than this have trees, or series for sums in order of more.
 
     Ranks of long attributes are mostly too high for the optimum: it is not looked for after their
     plans, but where that is what is tested.

@@ -23,11 +23,12 @@ WORKLOAD = nz.Workload(
         nz.Query(SCHEMA, ["geo"], name="places"),
     ]
 ).weighted("tables")
+KINDS = {"auto": "levels", "residual": "tree"}
 
 
-def planned(rho: float, noise: str = "discrete") -> nz.Plan:
-    plan = nz.plan(WORKLOAD, budget=nz.zCDP(rho), noise=noise)
-    assert plan.mechanism.kind == "levels"
+def planned(rho: float, planner: str, noise: str = "discrete") -> nz.Plan:
+    plan = nz.plan(WORKLOAD, budget=nz.zCDP(rho), planner=planner, noise=noise)
+    assert plan.mechanism.kind == KINDS[planner]
     return plan
 
 
@@ -35,9 +36,10 @@ def counts() -> np.ndarray:
     return np.random.default_rng(4).poisson(2.0, SCHEMA.shape).astype(float)
 
 
-def test_what_is_left_costs_the_difference() -> None:
+@pytest.mark.parametrize("planner", list(KINDS))
+def test_what_is_left_costs_the_difference(planner: str) -> None:
     """Written out, the costs of what was measured and of what is left add up to the plan's."""
-    few, many = planned(0.05), planned(0.2)
+    few, many = planned(0.05, planner), planned(0.2, planner)
     more = many.given(few.release(counts(), seed=1))
     assert isinstance(more.family, BySameRows) and more.rest is not None
     assert more.privacy.rho == pytest.approx(0.15, rel=1e-6)
@@ -49,30 +51,38 @@ def test_what_is_left_costs_the_difference() -> None:
 
 @pytest.mark.grid
 @pytest.mark.parametrize("noise", ["discrete", "gaussian"])
-def test_answers_are_those_of_least_squares(noise: str) -> None:
+@pytest.mark.parametrize("planner", list(KINDS))
+def test_answers_are_those_of_least_squares(planner: str, noise: str) -> None:
     """From both releases' numbers, by their rows over all cells."""
-    few, many = planned(0.05, noise), planned(0.3, noise)
+    few, many = planned(0.05, planner, noise), planned(0.3, planner, noise)
     earlier = few.release(counts(), seed=1)
     more = many.given(earlier)
     found = more.release(counts(), seed=2)
     assert more.rest is not None
     rest = make_release(more.rest, counts(), seed=2)
     parts = [(few.mechanism, earlier.measurements), (more.rest.mechanism, rest.measurements)]
-    rows = np.concatenate([mechanism.unit_rows() for mechanism, _ in parts])
-    numbers = np.concatenate([mechanism.unit_values(own) for mechanism, own in parts])
-    inverse = np.linalg.pinv(rows.T @ rows, rcond=1e-10, hermitian=True)
-    cells = inverse @ (rows.T @ numbers)
-    for query in WORKLOAD:
-        told, w = found.answer(query), query.dense()
-        np.testing.assert_allclose(told.estimate, w @ cells, atol=1e-4)
-        variance = ((w @ inverse) * w).sum(axis=1)
-        np.testing.assert_allclose(told.std_error**2, variance, rtol=1e-5)
+    if planner == "residual":  # rows of trees are not written out: by their answers
+        first, second = (p.answer("counties") for p in (earlier, rest))
+        weights = 1 / np.stack([first.std_error, second.std_error]) ** 2
+        both = np.stack([first.estimate, second.estimate])
+        expected = (weights * both).sum(axis=0) / weights.sum(axis=0)
+        np.testing.assert_allclose(found.answer("counties").estimate, expected, atol=1e-5)
+    else:
+        rows = np.concatenate([mechanism.unit_rows() for mechanism, _ in parts])
+        numbers = np.concatenate([mechanism.unit_values(own) for mechanism, own in parts])
+        inverse = np.linalg.pinv(rows.T @ rows, rcond=1e-10, hermitian=True)
+        cells = inverse @ (rows.T @ numbers)
+        for query in WORKLOAD:
+            told, w = found.answer(query), query.dense()
+            np.testing.assert_allclose(told.estimate, w @ cells, atol=1e-4)
+            variance = ((w @ inverse) * w).sum(axis=1)
+            np.testing.assert_allclose(told.std_error**2, variance, rtol=1e-5)
     for query in WORKLOAD:
         np.testing.assert_allclose(found.answer(query).std_error, many.std_error(query), rtol=1e-6)
 
 
 def test_less_costs_nothing_and_folders_go_on(tmp_path: Path) -> None:
-    few, many = planned(0.05), planned(0.2)
+    few, many = planned(0.05, "auto"), planned(0.2, "auto")
     known = many.release(counts(), seed=1)
     assert few.given(known).privacy.rho == 0
     np.testing.assert_allclose(
@@ -80,27 +90,22 @@ def test_less_costs_nothing_and_folders_go_on(tmp_path: Path) -> None:
         known.answer("tracts").estimate,
     )
     known.save(tmp_path / "out")
-    again = planned(0.5).given(nz.load(tmp_path / "out"))
+    again = planned(0.5, "auto").given(nz.load(tmp_path / "out"))
     assert again.privacy.rho == pytest.approx(0.3, rel=1e-6)
 
 
 def test_other_rows_are_refused_in_words() -> None:
     """What is true of them, once, and what can be done."""
-    tract = np.arange(600) // 6  # of more cells than rows are compared over
-    geo = nz.Hierarchical({"place": range(600), "tract": tract + 1000, "county": tract // 10})
-    schema = nz.Schema({"geo": geo, "age": nz.Ordinal(range(4))})
-    workload = nz.Workload([nz.Query(schema, query.factors) for query in WORKLOAD])
-    levels = nz.plan(workload, budget=nz.zCDP(0.1))
-    fewer = nz.plan(workload.subset([0, 2]), budget=nz.zCDP(0.2))
-    assert levels.mechanism.kind == fewer.mechanism.kind == "levels"
-    assert same_rows([levels.mechanism, fewer.mechanism]) is None
-    release = levels.release(np.ones(schema.shape), seed=1)
-    with pytest.raises(PlanError) as refused:
-        fewer.given(release)
-    said = str(refused.value)
-    assert "by the same queries with another budget alone" in " ".join(said.split())
-    assert "plan.release(data, …)" in said and "plans of any size go together" not in said
-    assert all(sentence.count(", and ") <= 1 for sentence in said.replace(";", ".").split("."))
+    levels, tree = planned(0.1, "auto"), planned(0.2, "residual")
+    assert same_rows([levels.mechanism, tree.mechanism]) is None
+    fewer = nz.plan(WORKLOAD.subset([0, 2]), budget=nz.zCDP(0.2))
+    for plan in (tree, fewer):
+        with pytest.raises(PlanError) as refused:
+            plan.given(levels.release(counts(), seed=1))
+        said = str(refused.value)
+        assert "by the same queries with another budget alone" in " ".join(said.split())
+        assert "plan.release(data, …)" in said and "plans of any size go together" not in said
+        assert all(sentence.count(", and ") <= 1 for sentence in said.replace(";", ".").split("."))
     with pytest.raises(PlanError, match="says how much larger errors are then"):
         nz.adaptive([levels, fewer])
 

@@ -169,8 +169,23 @@ def own_blocks(kind: str, exact: bool, neighbours: str = "add-remove") -> Factor
     return lambda: own_plan(mixed_blocks(kind, exact, SCHEMA), neighbours)
 
 
+def tree(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore[assignment]
+    """Levels of an attribute, planned as those of long ones are, with one tree for all sets."""
+    return along(workload or PLACES, planner="residual", **how)
+
+
+def along(workload: nz.Workload, **how: Any) -> Factory:
+    """A plan for levels of an attribute as for a long one."""
+
+    def made() -> Any:
+        with planned_as_long(3, limits_of_plans.SERIES_VALUES):
+            return nz.plan(workload, **how)
+
+    return made
+
+
 def levels(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore[assignment]
-    """Levels of an attribute, planned as those of long ones are."""
+    """The same with rows of its own for each level."""
 
     def made() -> Any:
         problem = Problem(workload or DETAILED, **how)
@@ -279,10 +294,12 @@ EXAMPLES: dict[str, Factory] = {
     "reduced, float": reduced(budget=ZCDP, noise=G, planner="optimal"),
     "reduced, Laplace, discrete": reduced(budget=PURE, noise=D, planner="matrix"),
     "reduced, Laplace, float": reduced(budget=PURE, noise=L, planner="matrix"),
+    "tree, discrete": tree(budget=ZCDP, noise=D),
+    "tree, float": tree(budget=ZCDP, noise=G),
+    "tree, little noise": tree(budget=SHARP, noise=D),
+    "tree for targets": tree(targets=30.0, noise=G),
     "levels, discrete": levels(budget=ZCDP, noise=D),
     "levels, float": levels(budget=ZCDP, noise=G),
-    "levels that ask the same, discrete": levels(PLACES, budget=ZCDP, noise=D),
-    "levels that ask the same, float": levels(PLACES, budget=ZCDP, noise=G),
     "levels, little noise": levels(budget=SHARP, noise=D),
     "levels for targets": levels(targets=30.0, noise=G),
     "series, discrete": series(budget=ZCDP, noise=D),

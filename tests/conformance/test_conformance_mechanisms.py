@@ -111,6 +111,7 @@ def test_answers_with_errors_are_both_and_refuse_as_each(probe: Probe) -> None:
     [
         ("residual, discrete", (ResidualMechanism, "require")),
         ("tables, discrete", (ResidualMechanism, "require")),
+        ("tree, discrete", (AskedTable, "require")),
         ("series, discrete", (AskedTable, "require")),
         ("levels, discrete", (LevelsMechanism, "_asked")),
         ("reduced, discrete", (DenseMechanism, "require")),
@@ -393,7 +394,7 @@ def test_every_mechanism_has_joined() -> None:
 KINDS = {
     "workloadrows": ("gaussian", "laplace"),
     "residual": ("gaussian",),
-    "levels": ("gaussian",),
+    "tree": ("gaussian",),
     "series": ("gaussian",),
     "tables": ("laplace",),
     "dense": ("gaussian", "laplace"),
@@ -412,6 +413,7 @@ NAMED = {
     "product": "ProductMechanism",
     "tables": "TablesMechanism",
     "reduced": "ReducedMechanism",
+    "tree": "TreeMechanism",
     "levels": "LevelsMechanism",
     "series": "SeriesMechanism",
     "own rows": "WorkloadRowsMechanism",

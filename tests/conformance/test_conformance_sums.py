@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from mechanism_examples import GROUPS, PURE, ZCDP, alone, by, levels, own_rows, series
+from mechanism_examples import GROUPS, PURE, ZCDP, alone, by, levels, own_rows, series, tree
 
 import noiseplan as nz
 from noiseplan.errors import UnanswerableError
@@ -20,6 +20,7 @@ MADE: dict[str, Callable[[], nz.Plan]] = {
     "matrix": by(SUMS, planner="optimal"),
     "tables": by(TABLES, budget=PURE, planner="identity"),
     "own rows": own_rows(SUMS, budget=ZCDP),
+    "tree": tree(TABLES, budget=ZCDP),
     "levels": levels(TABLES, budget=ZCDP),
     "series": series(SUMS, budget=ZCDP),
     "side by side": alone(TABLES, budget=ZCDP),

@@ -23,7 +23,7 @@ from levels_oracles import (
 
 import noiseplan as nz
 from noiseplan.errors import QueryError, UnanswerableError
-from noiseplan.mechanisms import node_rows
+from noiseplan.mechanisms import tree_block
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_levels import LevelsMechanism
 from noiseplan.noise import Noise
@@ -129,8 +129,8 @@ def test_very_many_prefix_sums(missing: bool, monkeypatch: pytest.MonkeyPatch) -
         return [mechanism.answering(measured)(sums), mechanism.variance(sums), *shared, *figures]
 
     written = figures()
-    monkeypatch.setattr(node_rows, "MOST_WEIGHTS", 60 * 6)
-    (piece,) = node_rows.node_rows(sums.matrices()[1], tree)
+    monkeypatch.setattr(tree_block, "MOST_WEIGHTS", 60 * 6)
+    (piece,) = tree_block.node_rows(sums.matrices()[1], tree)
     assert piece is not None and piece.up_to is not None
     for found, expected in zip(figures(), written, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from unittest import mock
@@ -9,7 +10,10 @@ from unittest import mock
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 
+from depth import examples, seeds
 from noiseplan.domain.series import Series
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices import (
@@ -22,12 +26,12 @@ from noiseplan.matrices import (
     StackMatrix,
     TotalMatrix,
 )
-from noiseplan.mechanisms import node_rows as of_trees
 from noiseplan.mechanisms import series_rows
+from noiseplan.mechanisms import tree_block as of_trees
 from noiseplan.mechanisms.long_block import LongBlock
-from noiseplan.mechanisms.node_rows import NodeRows, node_rows
 from noiseplan.mechanisms.series_block import PartSums, SeriesBlock
 from noiseplan.mechanisms.series_rows import AllRanges, Spans, Weighted, rows_of_matrix
+from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock, node_rows
 from noiseplan.noise import Noise
 
 VALUES = 12
@@ -117,17 +121,31 @@ def test_nodes_are_told_from_what_crosses_them() -> None:
 
 
 def test_rows_above_and_below() -> None:
-    """Weights that do not tell children apart go up a level."""
+    """Weights that do not tell children apart go up a level, and down again as they were."""
     level = TREE.depth
     same = NodeRows(level, weights=sp.csr_array(np.repeat(np.arange(6.0), 2)[None, :]))
     above = same.over(TREE, level - 1)
     assert above is not None and above.level == level - 1
-    np.testing.assert_allclose(above.sparse(6).toarray(), [np.arange(6.0)])
+    np.testing.assert_allclose(above.down(TREE, level).toarray(), same.sparse(VALUES).toarray())
     assert above.over(TREE, level - 2) is None
     assert NodeRows(level, nodes=np.array([0])).over(TREE, level - 1) is None
 
 
 # ---------------------------------------------------------------------- blocks
+
+
+def tree_block(seed: int, depth: int = TREE.depth) -> TreeBlock:
+    rng = np.random.default_rng(seed)
+    sizes = [rng.uniform(0.5, 4.0, n) for n in TREE.sizes[: depth + 1]]
+    return TreeBlock(TREE, (), tuple(Noise("gaussian", size) for size in sizes))
+
+
+def tree_measured(block: TreeBlock) -> np.ndarray:
+    """A row for each node that is measured, over the values."""
+    levels = range(len(block.noise))
+    return np.vstack(
+        [np.eye(TREE.sizes[at])[:, TREE.node_of_value(at)] for at in levels],
+    )
 
 
 def series_block(*sums: list[int]) -> SeriesBlock:
@@ -145,6 +163,9 @@ def series_measured(block: SeriesBlock) -> np.ndarray:
 
 
 BLOCKS: dict[str, tuple[LongBlock[Any], np.ndarray, np.ndarray]] = {}
+for kind, block in {"tree": tree_block(1), "tree without values": tree_block(2, 2)}.items():
+    variances = np.concatenate([noise.size for noise in block.noise])
+    BLOCKS[kind] = block, tree_measured(block), variances
 for kind, own in {
     "series": series_block(),
     "series and total": series_block([0, 6]),
@@ -156,7 +177,10 @@ for kind, own in {
 
 def asked_of(block: LongBlock[Any], name: str) -> Any:
     """Rows of a matrix as the block sees them; None where it tells less apart."""
-    (rows,) = rows_of_matrix(MATRICES[name])
+    if isinstance(block, TreeBlock):
+        (rows,) = node_rows(MATRICES[name], TREE)
+    else:
+        (rows,) = rows_of_matrix(MATRICES[name])
     return None if rows is None else block.seen(rows)
 
 
@@ -234,3 +258,71 @@ def test_weights_over_what_is_estimated(kind: str) -> None:
         again = block.of_weights(weights)
         np.testing.assert_allclose(block.estimate(found, again), answers, atol=1e-9)
         np.testing.assert_allclose(block.variance(again), block.variance(rows), rtol=1e-9)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 3))
+@examples(40)
+def test_trees_of_any_noise(seed: int, depth: int) -> None:
+    block = tree_block(seed, depth)
+    variances = np.concatenate([noise.size for noise in block.noise])
+    spread = least_squares(tree_measured(block), variances)[1]
+    level = min(depth, 1)
+    nodes = np.eye(TREE.sizes[level])[:, TREE.node_of_value(level)]
+    rows = NodeRows(level, nodes=np.arange(TREE.sizes[level]))
+    covariance = nodes @ spread @ nodes.T
+    np.testing.assert_allclose(block.covariance(rows, rows), covariance, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(block.variance(rows), np.diagonal(covariance), rtol=1e-8)
+
+
+def test_discrete_noise_counts_by_what_is_drawn() -> None:
+    """A variance far below σ², where σ² is: estimates weigh by it."""
+    exact = tuple(Noise("gaussian", np.full(n, 0.2), exact=True) for n in TREE.sizes)
+    block = replace(tree_block(1), noise=exact)
+    really = np.concatenate([noise.variance for noise in exact])
+    assert really.max() < 0.19
+    spread = least_squares(tree_measured(block), really)[1]
+    rows = asked_of(block, "fours")
+    fours = MATRICES["fours"].dense()
+    np.testing.assert_allclose(block.variance(rows), np.diagonal(fours @ spread @ fours.T))
+    plain = block.on_lattice(False)
+    assert (plain.variance(rows) > block.variance(rows)).all()
+
+
+# ---------------------------------------------------------------------- sums up to a node
+
+
+def prefixes_of(level: int) -> np.ndarray:
+    """Sums of all nodes of a level up to each, over the values: TREE's nodes are in their order."""
+    nodes = TREE.node_of_value(level)
+    return (nodes <= np.arange(TREE.sizes[level])[:, None]).astype(float)
+
+
+@pytest.mark.parametrize("level", range(1, TREE.depth + 1))
+@pytest.mark.parametrize("seed", seeds(4))
+def test_sums_up_to_a_node_are_those_of_least_squares(seed: int, level: int) -> None:
+    block = tree_block(seed)
+    measured = tree_measured(block)
+    variances = np.concatenate([noise.size for noise in block.noise])
+    asked, (takes, spread) = prefixes_of(level), least_squares(measured, variances)
+    rows = NodeRows(level, up_to=np.arange(TREE.sizes[level]))
+    numbers = np.random.default_rng(seed).standard_normal(len(measured))
+    parts = np.split(numbers, np.cumsum(block.counts)[:-1])
+    found = block.estimate(block.estimates(parts), rows)
+    np.testing.assert_allclose(found, asked @ takes @ numbers, atol=1e-9)
+    covariance = asked @ spread @ asked.T
+    np.testing.assert_allclose(block.variance(rows), np.diagonal(covariance), rtol=1e-9)
+    assert block.variance_sum(rows) == pytest.approx(np.trace(covariance))
+    some = rows.part(slice(1, 3))
+    np.testing.assert_allclose(block.variance(some), np.diagonal(covariance)[1:3], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["total", "values", "pairs", "fours", "weights"])
+def test_sums_up_to_a_node_with_rows_of_any_other_kind(name: str) -> None:
+    """Of the last level, which alone is asked by prefix sums."""
+    block, measured, variances = BLOCKS["tree"]
+    level = TREE.depth
+    spread, other = least_squares(measured, variances)[1], asked_of(block, name)
+    rows = NodeRows(level, up_to=np.arange(TREE.sizes[level]))
+    expected = prefixes_of(level) @ spread @ MATRICES[name].dense().T
+    np.testing.assert_allclose(block.covariance(rows, other), expected, atol=1e-9)
+    np.testing.assert_allclose(block.covariance(other, rows), expected.T, atol=1e-9)

@@ -9,13 +9,17 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.domain.series import Series
+from noiseplan.domain.tree import Tree
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.mechanisms import long_attribute
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.long_attribute import LongMechanism
 from noiseplan.mechanisms.measured_series import SeriesMechanism
+from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.series_block import PartSums, SeriesBlock
+from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
 
 # The long attribute between two others, so that nothing is in order by chance.
@@ -23,6 +27,8 @@ SCHEMA = nz.Schema.from_sizes({"a": 2, "t": 6, "b": 3})
 PLACE, VALUES = 1, 6
 BASES, BASIS_OF = (Basis.orthogonal(2), Basis.integer(3)), np.array([0, -1, 1])
 SETS = ((), (0,), (2,), (0, 2))
+TREE = Tree.of([np.arange(VALUES), np.arange(VALUES) // 2])
+assert TREE is not None
 SERIES = Series(np.array([5, 2, 1, 0, 0, 0]), np.array([0, 4]), np.array([1, 2]))
 ASKED = {
     "along": nz.Query(SCHEMA, ["t"]),
@@ -32,6 +38,15 @@ ASKED = {
     "others alone": nz.Query(SCHEMA, ["a", "b"]),
     "total": nz.Query(SCHEMA, []),
 }
+
+
+def tree(sets: tuple[tuple[int, ...], ...] = SETS) -> TreeMechanism:
+    rng = np.random.default_rng(3)
+    blocks = tuple(
+        TreeBlock(TREE, s, tuple(Noise("gaussian", rng.uniform(1, 4, n)) for n in TREE.sizes))
+        for s in sets
+    )
+    return TreeMechanism(SCHEMA, PLACE, BASES, BASIS_OF, blocks, exact=False)
 
 
 def series(sets: tuple[tuple[int, ...], ...] = SETS) -> SeriesMechanism:
@@ -54,8 +69,14 @@ def series(sets: tuple[tuple[int, ...], ...] = SETS) -> SeriesMechanism:
     return SeriesMechanism(SCHEMA, PLACE, BASES, BASIS_OF, blocks, exact=False)
 
 
-def along(block: SeriesBlock) -> list[tuple[np.ndarray, np.ndarray]]:
+MADE = {"tree": tree, "series": series}
+
+
+def along(block: TreeBlock | SeriesBlock) -> list[tuple[np.ndarray, np.ndarray]]:
     """Of every measured array: its rows over the long attribute, and their variances."""
+    if isinstance(block, TreeBlock):
+        levels = enumerate(block.noise)
+        return [(np.eye(len(n.size))[:, TREE.node_of_value(at)], n.size) for at, n in levels]
     found = [(SERIES.rows(), np.full(VALUES, block.noise.one))]
     for each in block.sums:
         place = np.arange(VALUES)
@@ -64,7 +85,7 @@ def along(block: SeriesBlock) -> list[tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def written_out(mechanism: SeriesMechanism) -> tuple[np.ndarray, np.ndarray]:
+def written_out(mechanism: LongMechanism) -> tuple[np.ndarray, np.ndarray]:
     """All rows over all cells, other attributes first, and the variance of each."""
     every, variances = [], []
     for block in mechanism.blocks:
@@ -80,15 +101,16 @@ def written_out(mechanism: SeriesMechanism) -> tuple[np.ndarray, np.ndarray]:
     return np.vstack(every), np.concatenate(variances)
 
 
-def estimator(mechanism: SeriesMechanism) -> tuple[np.ndarray, np.ndarray]:
+def estimator(mechanism: LongMechanism) -> tuple[np.ndarray, np.ndarray]:
     rows, variances = written_out(mechanism)
     found = np.linalg.pinv(rows / np.sqrt(variances)[:, None], rcond=1e-10)
     return found / np.sqrt(variances), found @ found.T
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_answers_and_errors_are_those_of_least_squares(name: str) -> None:
-    mechanism, query = series(), ASKED[name]
+@pytest.mark.parametrize("kind", MADE)
+def test_answers_and_errors_are_those_of_least_squares(kind: str, name: str) -> None:
+    mechanism, query = MADE[kind](), ASKED[name]
     takes, spread = estimator(mechanism)
     values = [np.random.default_rng(9).standard_normal(shape) for shape in mechanism.shapes]
     flat = np.concatenate([value.ravel() for value in values])
@@ -100,16 +122,18 @@ def test_answers_and_errors_are_those_of_least_squares(name: str) -> None:
     np.testing.assert_allclose(mechanism.covariance(query, query), covariance, atol=1e-9)
 
 
-def test_covariances_of_two_queries() -> None:
-    mechanism = series()
+@pytest.mark.parametrize("kind", MADE)
+def test_covariances_of_two_queries(kind: str) -> None:
+    mechanism = MADE[kind]()
     spread = estimator(mechanism)[1]
     for one, two in combinations(ASKED.values(), 2):
         found = mechanism.covariance(one, two)
         np.testing.assert_allclose(found, one.dense() @ spread @ two.dense().T, atol=1e-9)
 
 
-def test_the_cost_is_that_of_the_dearest_record() -> None:
-    mechanism = series()
+@pytest.mark.parametrize("kind", MADE)
+def test_the_cost_is_that_of_the_dearest_record(kind: str) -> None:
+    mechanism = MADE[kind]()
     rows, variances = written_out(mechanism)
     unit = rows / np.sqrt(variances)[:, None]
     dearest = float((unit**2).sum(axis=0).max())
@@ -153,8 +177,11 @@ def test_what_a_series_measures_are_its_rows(name: str, exact: bool, people: int
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("sets", [((),), ((), (2,)), ((0,), (2,), (0, 2))])
-def test_what_is_not_told_is_refused(sets: tuple[tuple[int, ...], ...], name: str) -> None:
-    mechanism, rows = series(sets), ASKED[name].dense()
+@pytest.mark.parametrize("kind", MADE)
+def test_what_is_not_told_is_refused(
+    kind: str, sets: tuple[tuple[int, ...], ...], name: str
+) -> None:
+    mechanism, rows = MADE[kind](sets), ASKED[name].dense()
     measured = written_out(mechanism)[0]
     told = np.allclose(rows @ np.linalg.pinv(measured) @ measured, rows, atol=1e-9)
     if told:
@@ -164,15 +191,17 @@ def test_what_is_not_told_is_refused(sets: tuple[tuple[int, ...], ...], name: st
         mechanism.require(ASKED[name])
 
 
-def test_a_set_is_in_one_block() -> None:
+@pytest.mark.parametrize("kind", MADE)
+def test_a_set_is_in_one_block(kind: str) -> None:
     with pytest.raises(PlanError, match="put it into one"):
-        series(((), (0,), (0,)))
+        MADE[kind](((), (0,), (0,)))
 
 
+@pytest.mark.parametrize("kind", MADE)
 def test_cells_and_replaced_records_cost_what_their_columns_do(
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mechanism = series()
+    mechanism = MADE[kind]()
     rows, variances = written_out(mechanism)
     unit = rows / np.sqrt(variances)[:, None]
     np.testing.assert_allclose(mechanism.cell_costs(), (unit**2).sum(axis=0), rtol=1e-9)
@@ -185,8 +214,9 @@ def test_cells_and_replaced_records_cost_what_their_columns_do(
     assert mechanism.record_cost("replace") <= apart * (1 + 1e-9)
 
 
-def test_numbers_are_all_that_is_measured() -> None:
-    mechanism = series()
+@pytest.mark.parametrize("kind", MADE)
+def test_numbers_are_all_that_is_measured(kind: str) -> None:
+    mechanism = MADE[kind]()
     assert mechanism.numbers == len(written_out(mechanism)[0])
     assert mechanism.numbers == sum(int(np.prod(shape)) for shape in mechanism.shapes)
 

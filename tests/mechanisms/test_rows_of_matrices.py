@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,16 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from depth import examples, seeds
 from noiseplan.domain.series import Series
+from noiseplan.domain.tree import Tree
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.long_attribute import LongMechanism
 from noiseplan.mechanisms.measured_series import SeriesMechanism
+from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.own_rows import own_basis
 from noiseplan.mechanisms.series_block import PartSums, SeriesBlock
+from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
 
 # The long attribute between two others; two values of b that nothing tells apart.
@@ -27,9 +30,21 @@ SHAPE, VALUES = (3, 6, 4), 6
 BANDS = np.array([[1.0, -1.0, 0.0, 0.0], [1.0, 1.0, -1.0, -1.0]])
 BASES: tuple[Basis, ...] = (Basis.orthogonal(3), own_basis(BANDS, np.full(4, 0.25)))
 BASIS_OF = np.array([0, -1, 1])
+PAIRS = np.arange(VALUES) // 2
+TREE = Tree.of([np.arange(VALUES), PAIRS])
+assert TREE is not None and TREE.sizes == (1, 3, 6)
 # How far down the values each set of others is measured: values, pairs of them, their sum.
 DEPTH = {(): 2, (0,): 1, (2,): 2, (0, 2): 0}
 BOUNDS = {2: np.arange(VALUES + 1), 1: np.array([0, 2, 4, 6]), 0: np.array([0, VALUES])}
+
+
+def tree() -> TreeMechanism:
+    rng, blocks = np.random.default_rng(3), []
+    for others, depth in DEPTH.items():
+        sizes = TREE.sizes[: depth + 1]
+        noise = tuple(Noise("gaussian", rng.uniform(1, 4, n)) for n in sizes)
+        blocks.append(TreeBlock(TREE, others, noise))
+    return TreeMechanism(SCHEMA, 1, BASES, BASIS_OF, tuple(blocks), exact=False)
 
 
 def series() -> SeriesMechanism:
@@ -45,10 +60,13 @@ def series() -> SeriesMechanism:
     return SeriesMechanism(SCHEMA, 1, BASES, BASIS_OF, tuple(blocks), exact=False)
 
 
+MADE = {"tree": tree, "series": series}
+
+
 # ---------------------------------------------------------------------- the oracle
 
 
-def measured_rows(mechanism: SeriesMechanism) -> tuple[np.ndarray, np.ndarray]:
+def measured_rows(mechanism: LongMechanism) -> tuple[np.ndarray, np.ndarray]:
     """All rows over all cells as they are measured, array by array, and their variances."""
     every, variances = [], []
     for block in mechanism.blocks:
@@ -56,9 +74,13 @@ def measured_rows(mechanism: SeriesMechanism) -> tuple[np.ndarray, np.ndarray]:
             np.asarray(mechanism.basis(i).measure) if i in block.others else np.ones((1, n))
             for i, n in ((0, 3), (2, 4))
         )
-        rows = np.repeat(block.series.rows(), np.diff(block.bounds), axis=1)
-        along = [(rows, np.full(len(rows), block.noise.one))]
-        along += [(np.ones((1, VALUES)), each.noise.size) for each in block.sums]
+        if isinstance(block, TreeBlock):
+            levels = enumerate(block.noise)
+            along = [(np.eye(len(n.size))[:, TREE.node_of_value(at)], n.size) for at, n in levels]
+        else:
+            rows = np.repeat(block.series.rows(), np.diff(block.bounds), axis=1)
+            along = [(rows, np.full(len(rows), block.noise.one))]
+            along += [(np.ones((1, VALUES)), each.noise.size) for each in block.sums]
         for rows, sizes in along:
             cube = np.einsum("pa,qb,rt->pqratb", a, b, rows)
             every.append(cube.reshape(-1, SCHEMA.size))
@@ -69,7 +91,7 @@ def measured_rows(mechanism: SeriesMechanism) -> tuple[np.ndarray, np.ndarray]:
 class Told:
     """What rows over cells have for estimates, by dense least squares."""
 
-    def __init__(self, mechanism: SeriesMechanism) -> None:
+    def __init__(self, mechanism: LongMechanism) -> None:
         self.rows, self.noise = measured_rows(mechanism)
         unit = np.linalg.pinv(self.rows / np.sqrt(self.noise)[:, None], rcond=1e-11)
         self.takes, self.spread = unit / np.sqrt(self.noise), unit @ unit.T
@@ -83,7 +105,7 @@ def asked(*rows: np.ndarray, name: str = "rows") -> nz.Query:
     return nz.Query(SCHEMA, ["a", "t", "b"], matrix=np.array(rows).reshape(-1, 72), name=name)
 
 
-def told_rows(mechanism: SeriesMechanism, many: int, seed: int) -> np.ndarray:
+def told_rows(mechanism: LongMechanism, many: int, seed: int) -> np.ndarray:
     """Sums of what is measured with thirds and sevenths in them, which no number has exactly."""
     rows, rng = measured_rows(mechanism)[0], np.random.default_rng(seed)
     weights = rng.integers(-3, 4, (many, len(rows))) * (rng.random((many, len(rows))) < 0.2)
@@ -109,8 +131,9 @@ def untold_row(kind: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", seeds(12))
-def test_matrices_are_answered_as_by_least_squares(seed: int) -> None:
-    mechanism = series()
+@pytest.mark.parametrize("kind", MADE)
+def test_matrices_are_answered_as_by_least_squares(kind: str, seed: int) -> None:
+    mechanism = MADE[kind]()
     oracle, rows = Told(mechanism), told_rows(mechanism, 4, seed)
     query, other = asked(*rows[:3]), asked(*rows[2:])
     values = [np.random.default_rng(seed).standard_normal(s) for s in mechanism.shapes]
@@ -125,10 +148,11 @@ def test_matrices_are_answered_as_by_least_squares(seed: int) -> None:
 @pytest.mark.grid
 @pytest.mark.parametrize("small", [1.0, 1e-6, 1e-9, 1e-11, 1e-14])
 @pytest.mark.parametrize("untold", UNTOLD)
+@pytest.mark.parametrize("kind", MADE)
 def test_a_small_row_that_is_not_told_is_refused_beside_a_large_one(
-    untold: str, small: float
+    kind: str, untold: str, small: float
 ) -> None:
-    mechanism, row = series(), untold_row(untold)
+    mechanism, row = MADE[kind](), untold_row(untold)
     oracle, large = Told(mechanism), told_rows(mechanism, 1, 5)[0]
     assert oracle.told(large) and not oracle.told(row)
     mechanism.require(asked(large))
@@ -141,8 +165,11 @@ def test_a_small_row_that_is_not_told_is_refused_beside_a_large_one(
 
 
 @pytest.mark.parametrize("small", [1.0, 1e-6, 1e-9, 1e-14])
-def test_a_small_row_that_is_told_has_its_own_errors_beside_a_large_one(small: float) -> None:
-    mechanism = series()
+@pytest.mark.parametrize("kind", MADE)
+def test_a_small_row_that_is_told_has_its_own_errors_beside_a_large_one(
+    kind: str, small: float
+) -> None:
+    mechanism = MADE[kind]()
     large, row = told_rows(mechanism, 2, 7)
     alone = mechanism.variance(asked(row))
     both = mechanism.variance(asked(large, small * row))
@@ -150,9 +177,10 @@ def test_a_small_row_that_is_told_has_its_own_errors_beside_a_large_one(small: f
     np.testing.assert_allclose(alone[0], row @ Told(mechanism).spread @ row, rtol=1e-9)
 
 
-def test_rounding_of_a_part_is_no_part() -> None:
+@pytest.mark.parametrize("kind", MADE)
+def test_rounding_of_a_part_is_no_part(kind: str) -> None:
     """Rows that ask a fine set for nothing but what thirds leave of it are answered still."""
-    mechanism = series()
+    mechanism = MADE[kind]()
     by_a = np.einsum("a,t,b->atb", [1.0, -2.0, 1.0], np.repeat([0.1, 0.7, 0.3], 2), np.ones(4))
     by_value = np.einsum("a,t,b->atb", np.ones(3), np.arange(6.0) / 7, np.full(4, 1 / 3))
     query = asked(by_a.ravel() / 3, by_value.ravel(), (by_a + by_value / 9).ravel())
@@ -163,10 +191,12 @@ def test_rounding_of_a_part_is_no_part() -> None:
 
 
 @examples(60)
-@given(st.integers(0, 999), st.data())
-def test_any_rows_of_any_sizes_are_told_one_by_one(seed: int, data: st.DataObject) -> None:
+@given(st.sampled_from(sorted(MADE)), st.integers(0, 999), st.data())
+def test_any_rows_of_any_sizes_are_told_one_by_one(
+    kind: str, seed: int, data: st.DataObject
+) -> None:
     """Answered if and only if each of them is told; and as each would be by itself."""
-    mechanism = series()
+    mechanism = MADE[kind]()
     rows = [*told_rows(mechanism, 2, seed), *map(untold_row, UNTOLD)]
     taken = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=4))
     sizes = [10.0 ** data.draw(st.integers(-12, 12)) for _ in taken]
@@ -181,7 +211,7 @@ def test_any_rows_of_any_sizes_are_told_one_by_one(seed: int, data: st.DataObjec
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_rows_of_a_basis_of_any_size_tell_the_same(scale: float) -> None:
     """Rows so many times as large, with as much more noise, are what they were."""
-    base = series()
+    base = tree()
     bases = tuple(
         MatrixBasis(np.asarray(b.measure) * scale, b.centre, np.asarray(b.recover) / scale)
         for b in base.bases
@@ -189,12 +219,9 @@ def test_rows_of_a_basis_of_any_size_tell_the_same(scale: float) -> None:
     blocks = []
     for block in base.blocks:
         more = scale ** (2 * len(block.others))
-        noise = Noise("gaussian", block.noise.size * more)
-        sums = tuple(
-            replace(each, noise=Noise("gaussian", each.noise.size * more)) for each in block.sums
-        )
-        blocks.append(replace(block, noise=noise, sums=sums))
-    mechanism = SeriesMechanism(SCHEMA, 1, bases, BASIS_OF, tuple(blocks), exact=False)
+        noise = tuple(Noise("gaussian", each.size * more) for each in block.noise)
+        blocks.append(TreeBlock(TREE, block.others, noise))
+    mechanism = TreeMechanism(SCHEMA, 1, bases, BASIS_OF, tuple(blocks), exact=False)
     row = told_rows(base, 1, 11)[0]
     truth = row @ Told(base).spread @ row
     np.testing.assert_allclose(mechanism.variance(asked(row)), [truth], rtol=1e-9)

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.optimize import minimize as generic
 
 from depth import seeds
-from noiseplan.domain.tree import Alike, Tree
+from noiseplan.domain.tree import Tree
 from noiseplan.mechanisms.level_siblings import Siblings
 from noiseplan.noise import Noise
 from noiseplan.optimize import tree_bound
@@ -20,6 +20,7 @@ from noiseplan.optimize.level_precisions import best_precisions
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_components import Components, ComponentSearch, Counted
+from noiseplan.optimize.tree_sharing import Alike
 
 VALUES = 8
 # Children alike and not, an only child of the root's, and one with a chain below it.

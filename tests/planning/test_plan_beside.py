@@ -359,6 +359,6 @@ def test_written_groups_are_levels() -> None:
 )
 def test_other_matrices_are_not_taken_for_groups(rows: list[list[int]]) -> None:
     from noiseplan.matrices import DenseMatrix
-    from noiseplan.mechanisms.node_rows import groups_of
+    from noiseplan.mechanisms.tree_block import groups_of
 
     assert groups_of(DenseMatrix(np.array(rows, dtype=float))) is None

@@ -1,4 +1,4 @@
-"""Levels of long attributes: trees against written-out matrices, plans against optima."""
+"""Levels of long attributes: trees against written-out matrices, convex programs and optima."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Literal
 from unittest import mock
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
 import noiseplan as nz
 from depth import seeds
 from long_attributes import planned_as_long
-from noiseplan.domain.tree import Alike, Tree
-from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.mechanisms.measured_levels import LevelsMechanism
+from noiseplan.domain.tree import Shape, Tree, TreeVariances
+from noiseplan.errors import PlanError, StorageError, UnanswerableError
+from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.optimize import tree_bound
 from noiseplan.optimize.tree_bound import TreeNorm
+from noiseplan.optimize.tree_sharing import Alike, Sharing
 from noiseplan.planning import limits, smaller_domain
-from noiseplan.planning.long_problem import tree_along
-from noiseplan.planning.planners import level_plans
-from noiseplan.planning.problem import Problem
+from noiseplan.planning.long_problem import of_rows, of_sums
+from noiseplan.storage.plans import read_mechanism
 
 BUDGET = nz.zCDP(0.5)
 TRACT = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])
@@ -83,6 +84,109 @@ def test_a_tree_from_levels_in_any_order() -> None:
         assert np.array_equal(nodes @ values, sums)
 
 
+def test_variances_and_slopes_are_those_of_least_squares() -> None:
+    rng = np.random.default_rng(1)
+    omega = [rng.uniform(0.1, 1.0, n) for n in TREE.sizes]
+    shape = Shape(TREE.parents, tuple(np.ones(len(p)) for p in TREE.parents))
+    found = TreeVariances.of(shape, omega)
+    covariance = np.linalg.inv(sum(z.T * w @ z for z, w in zip(NODES, omega, strict=True)))
+    for z, final in zip(NODES, found.final, strict=True):
+        np.testing.assert_allclose(final, np.diag(z @ covariance @ z.T))
+    slopes = [rng.normal(size=n) for n in TREE.sizes]
+    gradient = found.gradient(slopes)
+
+    def value(at: list[np.ndarray]) -> float:
+        final = TreeVariances.of(shape, at).final
+        return float(sum(s @ v for s, v in zip(slopes, final, strict=True)))
+
+    for level, node in ((0, 0), (1, 1), (2, 3), (3, 7)):
+        up, down = ([w.copy() for w in omega] for _ in range(2))
+        up[level][node] += 1e-6
+        down[level][node] -= 1e-6
+        difference = (value(up) - value(down)) / 2e-6
+        assert gradient[level][node] == pytest.approx(difference, rel=1e-5)
+
+
+# ---------------------------------------------------------------------- sharing
+
+ASKED = [
+    np.array([[1.0, 2.0]]),
+    np.array([[1.0, 1.0]]),
+    np.array([[1.0, 1.0]]),
+    np.array([[1.0, 0]]),
+]
+PRICE, DEPTH = np.array([1.0, 3.0]), np.array([3, 2])
+
+
+def start() -> list[list[np.ndarray]]:
+    copies = Alike.of(TREE).copies
+    return [[np.ones(len(copies[level])) for level in range(d + 1)] for d in DEPTH]
+
+
+def written_out(worst: bool) -> float:
+    """The same convex program for every node by itself."""
+    omega = [[cp.Variable(n, nonneg=True) for n in TREE.sizes[: d + 1]] for d in DEPTH]
+    parts = []
+    for block, depth in enumerate(DEPTH):
+        last = np.unique(TREE.node_of_value(depth), return_index=True)[1]
+        rows = [z[:, last] for z in NODES[: depth + 1]]
+        precision = sum(r.T @ cp.diag(w) @ r for r, w in zip(rows, omega[block], strict=True))
+        parts.append(
+            [
+                [ASKED[level][0, block] * cp.matrix_frac(row, precision) for row in rows[level]]
+                for level in range(depth + 1)
+            ]
+        )
+    cost = [
+        sum(
+            PRICE[block] * omega[block][level][TREE.node_of_value(level)[value]]
+            for block in range(2)
+            for level in range(DEPTH[block] + 1)
+        )
+        for value in range(12)
+    ]
+    if worst:
+        each = [
+            sum(parts[b][level][node] for b in range(2) if level <= DEPTH[b])
+            for level, size in enumerate(TREE.sizes)
+            for node in range(size)
+        ]
+        goal = cp.max(cp.hstack(each))
+    else:
+        goal = sum(sum(sum(level) for level in block) for block in parts)
+    problem = cp.Problem(cp.Minimize(goal), [c <= 1 for c in cost])
+    return float(problem.solve(solver="CLARABEL"))
+
+
+def test_shares_are_the_best_there_are() -> None:
+    alike = Alike.of(TREE)
+    sharing = Sharing(alike, PRICE, DEPTH)
+    goal = of_sums(ASKED, alike, lambda sums: (float(sums.sum()), np.ones(1)))
+    omega = sharing.best(goal, start())
+    reached, _ = goal([TreeVariances.of(alike.shape, w).final for w in omega])
+    assert reached == pytest.approx(written_out(worst=False), rel=1e-6)
+    spent = np.zeros(12)
+    for block, levels in enumerate(omega):
+        for level, each in enumerate(alike.spread(levels)):
+            spent += PRICE[block] * each[TREE.node_of_value(level)]
+    np.testing.assert_allclose(spent, 1.0, rtol=1e-12)  # every path is used up
+
+
+def test_the_largest_variance_too() -> None:
+    alike = Alike.of(TREE)
+    sharing, omega = Sharing(alike, PRICE, DEPTH), start()
+    for power in (4.0, 32.0, 256.0):
+        goal = of_rows(ASKED, [np.ones(1)] * 4, alike, power)
+        omega = sharing.best(goal, omega)
+    final = [TreeVariances.of(alike.shape, w).final for w in omega]
+    each = [
+        sum(ASKED[level][0, b] * final[b][level] for b in range(2) if level <= DEPTH[b])
+        for level in range(4)
+    ]
+    largest = max(float(e.max()) for e in each)
+    assert largest == pytest.approx(written_out(worst=True), rel=5e-3)
+
+
 @pytest.mark.parametrize("largest", [512, 2, 1])
 def test_the_norm_of_a_tree_is_that_of_its_matrix(largest: int) -> None:
     """Exactly, or from below where too many leaves lie under a node."""
@@ -111,7 +215,7 @@ def test_the_norm_of_a_tree_is_that_of_its_matrix(largest: int) -> None:
 def test_near_the_optimum_and_never_below_its_own_bound(seed: int, even: bool) -> None:
     workload = places(seed, even=even)
     plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
-    assert isinstance(plan.mechanism, LevelsMechanism)
+    assert isinstance(plan.mechanism, TreeMechanism)
     best = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="optimal")
     assert best.total_variance * (1 - 1e-4) <= plan.total_variance
     assert plan.total_variance <= best.total_variance * (1.01 if even else 1.02)
@@ -137,7 +241,7 @@ def test_other_objectives(goal: nz.Objective) -> None:
         nz.plan(workload, budget=BUDGET, noise="gaussian", objective=goal, planner=planner)
         for planner in ("auto", "optimal")
     )
-    assert isinstance(plan.mechanism, LevelsMechanism)
+    assert isinstance(plan.mechanism, TreeMechanism)
     assert plan.certify().value <= best.certify().value * 1.04
     assert plan.certify().bound <= best.certify().value * (1 + 1e-9)
     assert plan.certify().gap <= 0.12
@@ -181,7 +285,7 @@ def test_a_long_attribute_is_planned_and_agrees_with_itself(tmp_path: Path) -> N
     )
     plan = nz.plan(workload, budget=BUDGET)
     assert plan.certify().gap < 0.01
-    assert "levels with rows of their own (taken)" in str(plan)
+    assert "tree of levels (taken)" in str(plan)
     data = {"geo": rng.integers(0, leaves, 50_000), "sex": rng.integers(0, 2, 50_000)}
     release = plan.release(data, seed=3)
     release.save(tmp_path / "out", tables=[])
@@ -287,10 +391,30 @@ def test_what_was_not_measured_at_a_level_is_refused() -> None:
     workload = places(0)
     plan = nz.plan(workload, budget=BUDGET)
     schema = workload.schema
-    with pytest.raises(
-        UnanswerableError, match="asks for more of the other attributes, or of 'geo'"
-    ):
+    with pytest.raises(UnanswerableError, match="geo × age measured together at this level"):
         plan.variance(nz.Query(schema, ["geo", "age"]))
+
+
+@pytest.mark.usefixtures("short_trees")
+def test_saved_trees_that_make_no_sense_are_refused() -> None:
+    plan = nz.plan(places(0), budget=BUDGET)
+    content, arrays = plan.mechanism.parts()
+
+    def refused(match: str, **changed: object) -> None:
+        with pytest.raises(StorageError, match=match):
+            read_mechanism({**content, **{k: v for k, v in changed.items() if k in content}},
+                           {**arrays, **{k: v for k, v in changed.items() if k in arrays}},
+                           plan.schema)  # fmt: skip
+
+    read_mechanism(content, arrays, plan.schema)
+    refused("over its attribute", tree_values=arrays["tree_values"][::-1][:5])
+    refused("over its attribute", tree_values=0 * arrays["tree_values"])
+    refused("numbered by their parents", tree_1_parents=arrays["tree_1_parents"][::-1].copy())
+    refused("has no noise", block_0_0_sigma2=0 * arrays["block_0_0_sigma2"])
+    refused("does not fit its tree", block_0_1_sigma2=np.ones(3))
+    refused("about attributes", blocks=[{"others": [1], "levels": 1}])
+    refused("levels that the tree", blocks=[{"others": [], "levels": 9}])
+    refused("nothing is measured", blocks=[])
 
 
 def test_alike_children_stand_for_each_other() -> None:
@@ -326,26 +450,22 @@ def test_sizes_of_few_bits_spend_all_of_the_budget(budget: nz.zCDP) -> None:
     """Rounding changes how it is shared, not how much of it; and leaves few sizes to draw."""
     plan = nz.plan(uneven_places(), budget=budget)
     mechanism = plan.mechanism
-    assert isinstance(mechanism, LevelsMechanism)
+    assert isinstance(mechanism, TreeMechanism)
     spent = mechanism.record_cost("add-remove")
     assert 2 * budget.rho * (1 - 1e-9) <= spent <= 2 * budget.rho
-    for level in mechanism.levels:
-        size = level.noise.size
-        assert len(np.unique(size)) <= 128 * (np.log2(size.max() / size.min()) + 1) + 1
-    # The dearest record by definition: every number of its row of differences, over its noise.
-    tree = mechanism.tree
-    found = np.zeros((len(tree.of_value), 1))  # of leaves × cells of the others
-    for c, level in enumerate(mechanism.levels):
-        price = 1 / level.noise.size
-        if c:
-            parent = tree.parents[c - 1]
-            size = np.full(len(parent), np.inf)
-            size[(np.bincount(parent) > 1)[parent]] = level.noise.size
-            total = np.bincount(parent, level.parts)[parent]
-            beside = np.bincount(parent, level.parts**2 / size)[parent] - level.parts**2 / size
-            price = (total - level.parts) ** 2 / size + beside
-        found = found + np.outer(price[tree.node_of_value(c)], (level.rows**2).sum(axis=0))
-    assert found.max() == pytest.approx(spent, rel=1e-9)
+    for block in mechanism.blocks:
+        for noise in block.noise:
+            octaves = np.log2(noise.size.max() / noise.size.min()) + 1
+            assert len(np.unique(noise.size)) <= 128 * octaves + 1
+    # The dearest record by definition: its nodes, and all numbers it changes.
+    of_leaf = np.zeros(mechanism.tree.sizes[-1])
+    for block in mechanism.blocks:
+        price = np.prod([mechanism.basis(i).sensitivity for i in block.others])
+        for level, noise in enumerate(block.noise):
+            of_leaf[mechanism.tree.of_value] += (
+                price / noise.size[mechanism.tree.node_of_value(level)]
+            )
+    assert of_leaf.max() == pytest.approx(spent, rel=1e-9)
 
 
 def test_valid_tables_of_geography_are_named() -> None:
@@ -364,8 +484,7 @@ def test_valid_tables_of_geography_are_named() -> None:
 @pytest.mark.usefixtures("short_trees")
 def test_targets_without_a_budget_do_not_speak_of_one() -> None:
     """Noise far below one count leaves less variance than is allowed."""
-    tables = nz.Workload.marginals(nz.Schema.from_sizes({"a": 12, "b": 3}), k=1)
-    plan = nz.plan(tables, targets=0.001)
+    plan = nz.plan(places(0), targets=0.001)
     assert plan.budget is None and plan.target_scale < 0.9
     assert "of the variance allowed; planned in" in str(plan)
     kept = nz.plan(places(0), targets=100.0, budget=BUDGET)
@@ -383,7 +502,7 @@ def test_the_bound_on_what_targets_cost_is_no_more_than_that() -> None:
     ]
     targets = {"values": 2.5, "tracts": 1e6}
     plan = nz.plan(nz.Workload(queries), targets=targets, noise="gaussian")
-    assert isinstance(plan.mechanism, LevelsMechanism)
+    assert isinstance(plan.mechanism, TreeMechanism)
     found = plan.certify()
     assert found.bound <= 1 / 2.5 <= found.value * (1 + 1e-9)
 
@@ -410,46 +529,3 @@ def test_a_loss_that_prefers_no_plan_is_refused_with_a_remedy(
         plan = nz.plan(workload, budget=BUDGET, objective=mended)
         least = nz.plan(workload, budget=BUDGET)
         assert plan.privacy.rho == pytest.approx(least.privacy.rho)
-
-
-# ---------------------------------------------------------------------- bounds and refusals
-
-
-@pytest.mark.usefixtures("short_trees")
-@pytest.mark.parametrize("even", [True, False])
-@pytest.mark.parametrize("seed", seeds(4))
-def test_the_bound_by_sets_is_below_the_optimum_and_near_it(seed: int, even: bool) -> None:
-    """Of the workload alone, whatever is measured."""
-    workload = places(seed, even=even)
-    whole = tree_along(Problem(workload, budget=BUDGET), workload.schema.index("geo"))
-    assert whole is not None
-    best = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="optimal").certify()
-    bound = whole.least_total() / (2 * BUDGET.rho)
-    assert best.bound * (1 - (1e-5 if even else 5e-3)) <= bound <= best.value * (1 + 1e-9)
-
-
-def beside_many(values: int) -> nz.Workload:
-    """Places by sex, in a nation of many other cells."""
-    schema = nz.Schema.from_sizes({"geo": values, "sex": 2, "age": 60, "work": 50})
-    tract = groups(np.arange(values) // 7)
-    return nz.Workload(
-        [
-            nz.Query(schema, {"geo": tract, "sex": nz.Identity()}),
-            nz.Query(schema, ["geo"]),
-            nz.Query(schema, ["age", "work"]),
-        ]
-    )
-
-
-def test_levels_beside_too_many_cells_are_refused_with_the_cause() -> None:
-    with pytest.raises(PlanError, match="over 6,000 cells of the other attributes, more than"):
-        nz.plan(beside_many(9_000), budget=BUDGET)
-
-
-def test_levels_beside_too_many_cells_have_a_bound() -> None:
-    """What is planned of fewer places by their values is certified by sets of the others."""
-    whole = tree_along(Problem(workload := beside_many(280), budget=BUDGET), 0)
-    assert whole is not None and isinstance(level_plans.solve(whole), str)
-    plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
-    assert 0.9 * plan.total_variance <= whole.least_total() <= plan.total_variance
-    assert plan.certify().bound >= whole.least_total() * (1 - 1e-6)

@@ -201,7 +201,7 @@ def long_places(rng: np.random.Generator, leaves: int) -> nz.Hierarchical:
     return nz.Hierarchical({"block": range(leaves), "tract": tract, "county": tract % 7})
 
 
-def test_long_attributes_are_planned_by_levels() -> None:
+def test_long_attributes_are_planned_as_trees() -> None:
     geo = long_places(np.random.default_rng(2), 300)
     schema = nz.Schema({"geo": geo, "sex": nz.Categorical(["F", "M"])})
     names = ("tract", "county")
@@ -212,7 +212,7 @@ def test_long_attributes_are_planned_by_levels() -> None:
         nz.plan(nz.Workload([nz.Query(schema, ["geo"]), *queries]), budget=nz.zCDP(0.5))
         for queries in (by_name, by_value)
     ]
-    assert plans[0].considered[0][0] == "levels with rows of their own"
+    assert plans[0].considered[0][0] == "tree of levels"
     for name in names:
         assert np.array_equal(plans[0].variance(name), plans[1].variance(name))
     states = nz.Query(schema, {"geo": nz.Levels(geo.group_of("tract") % 7 % 2)})

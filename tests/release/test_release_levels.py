@@ -17,7 +17,7 @@ BANDS = nz.Levels(5, leaves=False, total=False)
 
 
 @cache
-def release() -> nz.Release:
+def release(planner: str = "auto") -> nz.Release:
     tracts = {"geo": nz.Level("tract"), "age": BANDS, "sex": nz.Identity()}
     asked = [
         nz.Query(SCHEMA, ["county", "age", "sex"], name="counties"),
@@ -26,7 +26,7 @@ def release() -> nz.Release:
     ]
     workload = nz.Workload(asked).weighted("tables")
     counts = np.random.default_rng(0).poisson(1.0, SCHEMA.shape).astype(float)
-    return nz.plan(workload, budget=nz.zCDP(0.5)).release(counts, seed=1)
+    return nz.plan(workload, budget=nz.zCDP(0.5), planner=planner).release(counts, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,11 @@ def test_refusals_name_the_cause_and_what_is_measured(question: str, cause: str)
     with pytest.raises(UnanswerableError, match="add the query to the workload") as refused:
         release().ask(question)
     assert str(refused.value).endswith(f"The cause is {cause}")
+
+
+def test_refusals_of_trees_say_what_is_measured_there() -> None:
+    with pytest.raises(UnanswerableError, match=r"By place it measures sex$"):
+        release("residual").answer(nz.Query(SCHEMA, ["geo", "age"]))
 
 
 def test_all_places_together_are_no_level() -> None:

@@ -11,8 +11,8 @@ import noiseplan as nz
 from depth import depth
 from noiseplan.counting import CountTensor
 from noiseplan.errors import QueryError, UnanswerableError
-from noiseplan.mechanisms import node_rows
-from noiseplan.mechanisms.measured_levels import LevelsMechanism
+from noiseplan.mechanisms import tree_block
+from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.queries import Query
 from noiseplan.statistics import quantiles
 
@@ -60,7 +60,7 @@ def test_prefix_sums_of_levels_are_those_of_rows_written_out(
 ) -> None:
     """Estimates, variances and covariances with the total and with single values, of a tree."""
     release = release_of(kind, "levels")
-    assert isinstance(release.plan.mechanism, LevelsMechanism)
+    assert isinstance(release.plan.mechanism, TreeMechanism)
     schema, size = release.schema, release.schema.shape[0]
     sums = Query(schema, {"t": nz.Prefix(), "g": nz.Identity()})
     others = [
@@ -70,7 +70,7 @@ def test_prefix_sums_of_levels_are_those_of_rows_written_out(
     ]
     written = release.answer(sums), [release.covariance(sums, other) for other in others]
     back = [release.covariance(other, sums) for other in others]
-    monkeypatch.setattr(node_rows, "MOST_WEIGHTS", 4 * size)
+    monkeypatch.setattr(tree_block, "MOST_WEIGHTS", 4 * size)
     answer, shared = release.answer(sums), [release.covariance(sums, other) for other in others]
     np.testing.assert_allclose(answer.estimate, written[0].estimate, atol=1e-8 * LONG)
     np.testing.assert_allclose(answer.std_error, written[0].std_error, rtol=1e-9)

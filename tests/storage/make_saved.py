@@ -146,6 +146,18 @@ def counted_for(unit: str, person: str | None = None, **how: Any) -> nz.Release:
     return plan.release(data, person=person, seed=11)
 
 
+def places(**how: Any) -> nz.Release:
+    """Levels of a long attribute, with another one."""
+    schema = nz.Schema.from_sizes({"place": 300, "sex": 2})
+    tracts = nz.Levels([i * i // 3000 for i in range(300)], leaves=False)
+    workload = nz.Workload(
+        [nz.Query(schema, ["place", "sex"]), nz.Query(schema, {"place": tracts})]
+    )
+    rng = np.random.default_rng(5)
+    data = {"place": rng.integers(0, 300, 900).tolist(), "sex": rng.integers(0, 2, 900).tolist()}
+    return planned(workload, data, budget=ZCDP, **how)
+
+
 def minutes(**how: Any) -> nz.Release:
     """Prefix sums and hours of a long attribute, with another one, and its totals."""
     schema = nz.Schema.from_sizes({"minute": 1440, "sex": 2})
@@ -406,9 +418,11 @@ RELEASES: dict[str, Callable[[], Any]] = {
         predicates(), large_counts(), budget=PURE, noise=D, planner="matrix"
     ),
     # the rows of the queries themselves
+    "tree-discrete": lambda: places(noise="discrete"),
+    "tree-float": lambda: places(noise="gaussian", objective=nz.WorstVariance()),
     "series-discrete": lambda: minutes(noise="discrete"),
     "series-float": lambda: minutes(noise="gaussian", objective=nz.WorstVariance()),
-    "levels-hierarchical": lambda: levels_by_name(noise="discrete"),
+    "tree-hierarchical": lambda: levels_by_name(noise="discrete"),
     "levels-discrete": lambda: levels_of_their_own(noise="discrete"),
     "levels-float": lambda: levels_of_their_own(noise="gaussian", objective=nz.WorstVariance()),
     "own-rows-discrete": lambda: planned(

@@ -1,8 +1,8 @@
 """The same rows with other noise: a plan asked again for more, or for less.
 
-Along a long attribute, by a series or by levels, every number is measured by the same rows whatever
-the budget; only σ² of each differs. So it is of rows of a workload, and of queries that are
-measured apart, part by part.
+Along a long attribute, by a tree, by a series or by levels with rows of their own, every number is
+measured by the same rows whatever the budget; only σ² of each differs. So it is of tables that are
+measured together, of rows of a workload, and of queries that are measured apart, part by part.
 Nothing need be compared then but these:
 
     left of a plan      1/σ² = 1/σ²_plan − 1/σ²_have
@@ -32,10 +32,10 @@ from noiseplan.mechanisms.reduced import CELLS, ReducedMechanism
 from noiseplan.noise.law import common_lattice
 
 # Mechanisms that are continued so where they are all of a plan; others have ways of their own.
-KINDS: Final = ("levels", "series", "workload rows", "side by side")
+KINDS: Final = ("levels", "tree", "series", "workload rows", "side by side")
 # Those that a part may be: each says σ² of each array of measured numbers, in the same order, in
 # arrays of such names or among what is saved beside them.
-PARTS: Final = ("levels", "series", "residual", "dense", "workload rows")
+PARTS: Final = ("levels", "tree", "series", "residual", "dense", "workload rows")
 SIZES: Final = ("_sigma2", "sizes")
 
 

@@ -2,6 +2,19 @@
 
 Level 0 is the root, all values together; every node of a level lies in one of the level above it.
 Nodes of a level are numbered so that those of one parent follow each other.
+
+By least squares every node's estimate has a variance that follows in two passes. Node v is measured
+with precision ω_v (one over the variance of its noise; zero if it is not), and is the sum of its
+children c. Up the tree, from itself and its children alone,
+
+    1/u_v = ω_v + 1/S_v ,      S_v = Σ_c u_c ,
+
+and down, from everything,
+
+    V_c = u_c − u_c²/S_v + (u_c/S_v)² V_v ,      V_root = u_root .
+
+Alike children (same subtrees, same weights) may stand for each other: c then counts m_c times in S.
+`gradient` is the adjoint of both passes, in the same number of steps.
 """
 
 from __future__ import annotations
@@ -108,6 +121,13 @@ class Tree:
             found.append(self.sums(level, found[-1]))
         return found[::-1][:levels]
 
+    def path_sums(self, of_nodes: Sequence[Array]) -> Array:
+        """Σ over the path from the root, for every node of the last of these levels."""
+        total = of_nodes[0]
+        for parent, own in zip(self.parents, of_nodes[1:], strict=False):
+            total = total[parent] + own
+        return total
+
 
 def _first_come(partition: IntArray) -> IntArray:
     return joined_kinds([np.asarray(partition, dtype=np.int64)])
@@ -135,52 +155,55 @@ class Shape:
         return np.asarray(np.add.reduceat(values, self._starts[level - 1], axis=-1))
 
 
+@immutable
 @dataclass(frozen=True, eq=False)
-class Alike:
-    """A tree in which children with equal subtrees stand for each other.
-
-    `kind[l]` is the node here of every node of level l, and `copies[l]` how many it stands for.
-    """
+class TreeVariances:
+    """u, S and V of every level, for precisions ω (…, nodes) of each level."""
 
     shape: Shape
-    kind: list[IntArray]
-    copies: list[Array]
+    upward: list[Array]
+    below: list[Array]  # S, of every level but the last
+    final: list[Array]
 
     @staticmethod
-    def of(tree: Tree, labels: Sequence[IntArray | None] | None = None) -> Alike:
-        """Siblings with equal subtrees are one, but for nodes with labels: these are like others of
-        the same label alone. Labels are given level by level, where a level has any."""
-        subtree = _subtrees(tree, labels or [None] * (tree.depth + 1))
-        kind, copies = [np.zeros(1, dtype=np.int64)], [np.ones(1)]
-        parents, often = [], []
-        for level, parent in enumerate(tree.parents, 1):
-            most = int(subtree[level].max()) + 1
-            keys, of_node, count = np.unique(
-                kind[-1][parent] * most + subtree[level], return_inverse=True, return_counts=True
-            )
-            parents.append(keys // most)
-            often.append(count / copies[-1][parents[-1]])
-            kind.append(of_node.reshape(-1))
-            copies.append(count.astype(float))
-        return Alike(Shape(tuple(parents), tuple(often)), kind, copies)
+    def of(shape: Shape, omega: list[Array]) -> TreeVariances:
+        """Both passes. Every node of the last level is measured."""
+        last = len(omega) - 1
+        upward, below = [1.0 / omega[last]], []
+        for level in range(last, 0, -1):
+            total = shape.sums(level, shape.often[level - 1] * upward[-1])
+            below.append(total)
+            upward.append(1.0 / (omega[level - 1] + 1.0 / total))
+        upward.reverse()
+        below.reverse()
+        final = [upward[0]]
+        for level in range(1, last + 1):
+            parent = shape.parents[level - 1]
+            gain = upward[level] / below[level - 1][..., parent]
+            final.append(upward[level] * (1.0 - gain) + gain**2 * final[-1][..., parent])
+        return TreeVariances(shape, upward, below, final)
 
-    def spread(self, of_kinds: list[Array]) -> list[Array]:
-        """Numbers of the nodes here, for every node of the tree."""
-        return [each[kind] for each, kind in zip(of_kinds, self.kind, strict=False)]
-
-
-def _subtrees(tree: Tree, labels: Sequence[IntArray | None]) -> list[IntArray]:
-    """Of every level, a number for each node that is the same for equal subtrees."""
-    found = [_labelled(np.zeros(tree.sizes[-1], dtype=np.int64), labels[-1])]
-    for level in range(tree.depth, 0, -1):
-        parent = tree.parents[level - 1]
-        numbers: dict[bytes, int] = {}
-        order = np.lexsort((found[-1], parent))
-        runs = np.split(found[-1][order], tree.starts[level - 1][1:])
-        own = [numbers.setdefault(run.tobytes(), len(numbers)) for run in runs]
-        found.append(_labelled(np.array(own, dtype=np.int64), labels[level - 1]))
-    return found[::-1]
-
-
-def _labelled(kinds: IntArray, labels: IntArray | None) -> IntArray:
-    return kinds if labels is None else joined_kinds([kinds, labels])
+    def gradient(self, of_final: list[Array]) -> list[Array]:
+        """∂f/∂ω of every level, from ∂f/∂V (of a node and all its like together)."""
+        last, shape = len(self.final) - 1, self.shape
+        final = [g.copy() for g in of_final]
+        upward = [np.zeros_like(u) for u in self.upward]
+        below = [np.zeros_like(s) for s in self.below]
+        for level in range(last, 0, -1):
+            parent, own = shape.parents[level - 1], self.upward[level]
+            total, above = self.below[level - 1][..., parent], self.final[level - 1][..., parent]
+            gain = own / total
+            here = final[level]
+            upward[level] += here * (1.0 - 2.0 * gain + 2.0 * gain * above / total)
+            below[level - 1] += shape.sums(level, here * gain**2 * (1.0 - 2.0 * above / total))
+            final[level - 1] += shape.sums(level, here * gain**2)
+        upward[0] += final[0]
+        result = []
+        for level in range(last + 1):
+            of_precision = -upward[level] * self.upward[level] ** 2
+            result.append(of_precision)
+            if level < last:
+                below[level] -= of_precision / self.below[level] ** 2
+                spread = below[level][..., shape.parents[level]]
+                upward[level + 1] += shape.often[level] * spread
+        return result

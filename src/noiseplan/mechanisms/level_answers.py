@@ -21,7 +21,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.leastsquares import OUTSIDE
 from noiseplan.mechanisms.level_words import called, listed_words, told_apart
-from noiseplan.mechanisms.node_rows import NodeRows, node_rows
+from noiseplan.mechanisms.tree_block import NodeRows, node_rows
 from noiseplan.queries import Query
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray, immutable
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.node_rows import NodeRows
+from noiseplan.mechanisms.tree_block import NodeRows, before_node
 from noiseplan.noise.law import Noise
 from noiseplan.privacy.rounding import margin
 
@@ -110,11 +110,7 @@ class Siblings:
         kind = np.int64 if whole else np.float64
         parts, total = (each.astype(kind)[self.kept, None] for each in (self.parts, self.total))
         above = np.add.reduceat(of_nodes, self.starts, axis=0)[self.parent[self.kept]]
-        above = above.astype(kind, copy=False)
-        above *= parts
-        found = (of_nodes if self.kept.all() else of_nodes[self.kept]) * total
-        found -= above
-        return found
+        return np.asarray(of_nodes[self.kept] * total - above * parts)
 
     def down(self, measured: Array, above: Array) -> Array:
         """x̂ of the nodes, from B⁺ω of those with siblings and x̂ of the parents, (…, nodes)."""
@@ -208,8 +204,8 @@ class NodeSums:
         for siblings in reversed(self.below[: rows.level]):
             parent = siblings.parent[node]
             begin, spread = siblings.starts[parent], siblings.spread
-            before = _before_node(spread, node, begin)
-            share = _before_node(siblings.share, node, begin) + weight * siblings.share[node]
+            before = before_node(spread, node, begin)
+            share = before_node(siblings.share, node, begin) + weight * siblings.share[node]
             side, own = (before + weight**power * spread[node] for power in (1, 2))
             found.append(own - 2.0 * share * side + share**2 * siblings.spread_sum[parent])
             node, weight = parent, share
@@ -226,13 +222,13 @@ class NodeSums:
             siblings = self.below[at - 1]
             parent = siblings.parent[node]
             begin, spread = siblings.starts[parent], siblings.spread
-            share = _before_node(siblings.share, node, begin) + weight * siblings.share[node]
+            share = before_node(siblings.share, node, begin) + weight * siblings.share[node]
             if at <= level:
-                side = _before_node(spread, node, begin) + weight * spread[node]
+                side = before_node(spread, node, begin) + weight * spread[node]
                 own = spread[:, None] * dense
                 above = np.add.reduceat(siblings.share[:, None] * dense, siblings.starts)
                 beside = np.add.reduceat(own, siblings.starts)[parent]
-                each = _before_node(own, node, begin) + weight[:, None] * own[node]
+                each = before_node(own, node, begin) + weight[:, None] * own[node]
                 each = each - share[:, None] * beside - side[:, None] * above[parent]
                 joint = siblings.spread_sum[parent][:, None] * above[parent]
                 found.append(each + share[:, None] * joint)
@@ -240,9 +236,3 @@ class NodeSums:
             node, weight = parent, share
         found.append(self.root * weight[:, None] * dense)
         return np.array(found[::-1])
-
-
-def _before_node(own: Array, node: IntArray, begin: IntArray) -> Array:
-    """Σ of the siblings before each node."""
-    sums = np.cumsum(own, axis=0) - own
-    return np.asarray(sums[node] - sums[begin])

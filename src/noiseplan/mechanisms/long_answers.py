@@ -1,7 +1,7 @@
 """Queries against blocks along a long attribute: what each asks of every measured set.
 
-The rows of a query on the long attribute are what its blocks know (`LongBlock`): spans of values,
-weights of them; on the others every set A inside the query has the part ⊗_{i∈A} W_iV_i ⊗_{i∉A}
+The rows of a query on the long attribute are what its blocks know (`LongBlock`): nodes of a tree,
+spans of values; on the others every set A inside the query has the part ⊗_{i∈A} W_iV_i ⊗_{i∉A}
 W_iτ_i, as in the residual mechanism. A dense matrix over several attributes is taken apart in the
 same way, row by row.
 """
@@ -108,7 +108,7 @@ class Asked(ABC):
         names = [mechanism.schema.names[i] for i in sorted((*chosen, mechanism.place))]
         raise UnanswerableError(
             f"{self.query.name!r} needs {' × '.join(names)} measured together at this level, and "
-            f"the plan does not: add the query to the workload"
+            f"the plan does not: add the query to the workload" + mechanism.measured_at(rows)
         )
 
     def untold(self, attribute: int) -> UnanswerableError:

@@ -87,14 +87,18 @@ class LongMechanism(AlongAttribute):
         """How many numbers of each other attribute are measured."""
         return tuple(self.basis(i).rows for i in block.others)
 
+    def measured_at(self, rows: Sequence[LongRows | None]) -> str:
+        """What is measured where some rows along the attribute are asked for, as a sentence."""
+        return ""
+
     def on_lattice(self, exact: int) -> Mechanism:
         return replace(self, blocks=tuple(b.on_lattice(exact) for b in self.blocks), exact=exact)
 
     def require_comparable(self) -> None:
         raise PlanError(
-            "one of the plans measures along a long attribute by a series; such a plan is not "
-            "compared with others, and is continued by the same queries with another budget alone, "
-            "where these are measured by the same rows"
+            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
+            "series; such a plan is not compared with others, and is continued by the same queries "
+            "with another budget alone, where these are measured by the same rows"
         )
 
     # ------------------------------------------------------------------ privacy

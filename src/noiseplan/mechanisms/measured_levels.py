@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import Arrays, IntArray, Json, immutable, numbered
+from noiseplan.arrays import Arrays, IntArray, Json, immutable
 from noiseplan.domain.tree import Tree
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices.base import Array
@@ -49,12 +49,13 @@ from noiseplan.mechanisms.base import (
     floats,
 )
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
-from noiseplan.mechanisms.exact_residuals import counts_for, noisy_residuals, require_fit
+from noiseplan.mechanisms.exact_residuals import counts_for, require_fit
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.level_answers import AskedCells, AskedLevels
 from noiseplan.mechanisms.level_siblings import NodeSums, Siblings
 from noiseplan.mechanisms.level_words import levels_in_words
 from noiseplan.mechanisms.long_attribute import AlongAttribute
+from noiseplan.mechanisms.measured_tree import noisy_nodes, read_tree, written_tree
 from noiseplan.noise.law import Noise, Sampler, lattice_of
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -146,7 +147,8 @@ class LevelsMechanism(AlongAttribute):
 
     def _dearest(self) -> tuple[float, int]:
         terms = 1 + 2 * sum(int(np.bincount(below.parent).max()) for below in self.siblings)
-        different, squares = self._different_paths(), self._squares
+        path, squares = self._paths([below.price() for below in self.siblings]), self._squares
+        different = np.unique(path, axis=0)
         most = max(
             float((different[part] @ squares).max())
             for part in batches(len(different), squares.shape[1], BATCH_CELLS)
@@ -159,20 +161,6 @@ class LevelsMechanism(AlongAttribute):
         for below, price in zip(self.siblings, prices, strict=True):
             found = np.column_stack([found[below.parent], price])
         return found
-
-    def _different_paths(self) -> Array:
-        """What a record pays for a unit column at each level: the rows of `_paths` that differ.
-
-        They are compared level by level, so that leaves are never sorted by whole rows.
-        """
-        paths, kind = np.array([[1.0 / self.levels[0].noise.one]]), np.zeros(1, dtype=np.int64)
-        for below in self.siblings:
-            price, number = _distinct(below.price())
-            kinds = kind[below.parent] * len(price) + number
-            first, kind = numbered(kinds)
-            above, own = np.divmod(kinds[first], len(price))
-            paths = np.column_stack([paths[above], price[own]])
-        return paths
 
     @cached_property
     def _squares(self) -> Array:
@@ -274,7 +262,7 @@ class LevelsMechanism(AlongAttribute):
                 of_nodes = self.siblings[level - 1].differences(of_nodes)
             rows = own.rows.reshape(-1, *self._shape)
             rows = rows[(slice(None), *(slice(None) if i in told else 0 for i in self.others))]
-            values.append(_noisy_nodes(rows.reshape(len(rows), -1), of_nodes, own.noise, sample))
+            values.append(noisy_nodes([rows.reshape(len(rows), -1)], of_nodes, own.noise, sample))
             progress(1)
         return Measurements(tuple(values))
 
@@ -331,7 +319,7 @@ class LevelsMechanism(AlongAttribute):
     # ------------------------------------------------------------------ saving
 
     def parts(self) -> tuple[Json, Arrays]:
-        arrays = _written_tree(self.tree)
+        arrays = written_tree(self.tree)
         for c, each in enumerate(self.levels):
             arrays |= {f"level_{c}_rows": each.rows, f"level_{c}_sigma2": each.noise.size}
             arrays[f"level_{c}_parts"] = each.parts
@@ -352,7 +340,7 @@ class LevelsMechanism(AlongAttribute):
         others = tuple(schema.index(name) for name in content["others"])
         if list(others) != sorted({*others} - {place}):
             raise StorageError("the levels are not about other attributes of the schema")
-        tree = _read_tree(int(content["levels"]), arrays, schema.shape[place])
+        tree = read_tree(int(content["levels"]), arrays, schema.shape[place])
         cells, levels = prod(schema.shape[i] for i in others), []
         for c, nodes in enumerate(tree.sizes):
             rows, parts = (floats(arrays, f"level_{c}_{name}", n) for name, n in _SAVED)
@@ -368,48 +356,3 @@ class LevelsMechanism(AlongAttribute):
 
 def _floating(measured: Measurements) -> list[Array]:
     return [np.asarray(each, dtype=np.float64) for each in measured.values]
-
-
-def _noisy_nodes(
-    rows: Array, of_nodes: NDArray[np.number], noise: Noise, sample: Sampler
-) -> NDArray[np.number]:
-    """Draw B x_v + z of all nodes of a level: the noise at once, since nodes share its sizes."""
-    drawn = sample((len(rows), len(of_nodes)), noise)
-    parts = list(batches(len(of_nodes), of_nodes[0].size, BATCH_CELLS))
-    if len(parts) == 1:
-        return noisy_residuals([rows], of_nodes, noise, lambda *_: drawn)
-    each = [
-        noisy_residuals([rows], of_nodes[part], noise, lambda *_, own=drawn[..., part]: own)
-        for part in parts
-    ]
-    return np.concatenate(each, axis=-1)
-
-
-def _written_tree(tree: Tree) -> Arrays:
-    """Write a tree as arrays."""
-    parents = {f"tree_{level}_parents": parent for level, parent in enumerate(tree.parents)}
-    return {"tree_values": tree.of_value, **parents}
-
-
-def _read_tree(levels: int, arrays: Arrays, size: int) -> Tree:
-    """Undo `_written_tree`; refuse what is no tree over so many values."""
-    of_value = np.asarray(arrays["tree_values"])
-    parents = tuple(np.asarray(arrays[f"tree_{level}_parents"]) for level in range(levels))
-    above = 1
-    for parent in parents:
-        steps = np.diff(parent, prepend=0, append=above - 1)
-        if parent.dtype.kind != "i" or parent.ndim != 1 or not ((steps >= 0) & (steps <= 1)).all():
-            raise StorageError("the nodes of the tree are not numbered by their parents")
-        above = len(parent)
-    fits = of_value.dtype.kind == "i" and of_value.shape == (size,)
-    if not fits or not np.array_equal(np.unique(of_value), np.arange(above)):
-        raise StorageError("the tree of the mechanism is not one over its attribute")
-    return Tree(of_value.astype(np.int64), tuple(p.astype(np.int64) for p in parents))
-
-
-def _distinct(values: Array) -> tuple[Array, IntArray]:
-    """List the values that differ, and number every value by them; most often all are the same."""
-    if (values == values[0]).all():
-        return values[:1], np.zeros(len(values), dtype=np.int64)
-    found, number = np.unique(values, return_inverse=True)
-    return found, number.reshape(-1).astype(np.int64)

@@ -34,12 +34,12 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.tree import Alike
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR
 from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, SMALLEST_WEIGHT
 from noiseplan.optimize.tree_bound import TreeNorm, nodes_above
+from noiseplan.optimize.tree_sharing import Alike
 
 # Coefficients are rounded down to powers of this, where there are many.
 ALIKE: Final = 1.01

@@ -22,9 +22,10 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.tree import Alike, Shape
+from noiseplan.domain.tree import Shape
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.gram_roots import EIGENVALUE_ERROR
+from noiseplan.optimize.tree_sharing import Alike
 
 # Kinds of leaves under one node whose matrix is written down.
 LARGEST: Final = 512

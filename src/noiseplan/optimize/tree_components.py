@@ -32,9 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.tree import Alike
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import minimise
+from noiseplan.optimize.tree_sharing import Alike
 
 STEPS, GAIN = 300, 1e-9
 # Of Newton's iteration for S, which approaches it from below and ends quadratically.
@@ -104,12 +104,10 @@ class ComponentSearch:
         """Every level pays the same."""
         last = len(self.tree.copies) - 1
         levels = [np.full(len(n), np.log(max(last - at, 1))) for at, n in enumerate(self._kinds)]
-        return np.concatenate([np.zeros(0), *levels])
+        return np.concatenate(levels)
 
     def best(self, counted: Counted, start: Array) -> tuple[Array, Components]:
         """Where Σ φ k is least, from a start, and what that makes of the tree."""
-        if not len(start):  # the root alone, which pays all of it
-            return start, self.at(start)
         _, x = minimise(lambda x: self._value(counted, x), start, steps=STEPS, gain=GAIN)
         return x, self.at(x)
 
@@ -267,7 +265,7 @@ class ComponentSearch:
             slopes.append(np.where(free, left * (of_left - of_paid) * rho * (1.0 - rho), 0.0))
             each = (1.0 - rho) * of_paid + rho * of_left
             of_left = shape.sums(level, each) if level else each
-        return value, np.concatenate([np.zeros(0), *slopes[:0:-1]]), paid[::-1]
+        return value, np.concatenate(slopes[:0:-1]), paid[::-1]
 
     def _slope_of_paid(self, found: Components, below: Counted, level: int) -> Array:
         """∂/∂e of every node of a level."""

@@ -209,7 +209,7 @@ def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> f
     """The bound at the cost of the noise's variances; `exact`: of integers."""
     design = prepare(workload)
     if any(design.too_long(r) for r in range(len(design.groups))):
-        return 0.0  # nothing is known of attributes so long but by their levels
+        return 0.0  # nothing is known of attributes so long but by their trees
     longest = max((design.group_count(r) for r in design.free), default=0)
     bounds = lower_bounds(privacy.law)
     if longest > bounds.searched:

@@ -42,7 +42,7 @@ from noiseplan.planning.bounds import (
 from noiseplan.planning.certificates import PROVED, Sharper, Unstated
 from noiseplan.planning.free_split import SEARCH_STEPS, optimise_total
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance, WorstVariance
-from noiseplan.planning.planners import level_plans
+from noiseplan.planning.planners import tree_plans
 from noiseplan.planning.planners.row_space_plans import least_of_any
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.pure_bounds import lower_bounds
@@ -376,7 +376,10 @@ def _along_attribute(plan: Plan) -> float:
     if plan.privacy.neighbours == "replace":
         return 0.0
     problem = Problem(plan.workload, budget=zCDP(0.5), noise="gaussian")
-    return level_plans.least_total(problem) * (1 - 1e-9)
+    found = tree_plans.solve(problem)
+    if found is None:
+        return 0.0
+    return found.optimality.lower_bound * found.privacy.pcost * (1 - 1e-9)
 
 
 def _cost(plan: Plan) -> float:

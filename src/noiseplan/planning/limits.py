@@ -24,7 +24,7 @@ BETTER: Final = 0.999
 # Planners of one matrix that meet targets only, and all of them.
 FITTED: Final = ("refined", "sm2")
 EXPLICIT: Final = ("optimal", *FITTED)
-# An attribute asked by levels that has more values than this is planned by these.
+# An attribute asked by levels that has more values than this is planned as a tree.
 LONG_VALUES: Final = 256
 # One asked by prefix sums or ranges that has more values than this is planned as a series.
 SERIES_VALUES: Final = 1024

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray, joined_kinds
 from noiseplan.domain.series_kinds import Name, SeriesKind
-from noiseplan.domain.tree import Alike, Tree
+from noiseplan.domain.tree import Tree
 from noiseplan.matrices import (
     IdentityMatrix,
     Matrix,
@@ -31,10 +31,9 @@ from noiseplan.matrices import (
 )
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.composed import stacked_parts
-from noiseplan.mechanisms.node_rows import groups_of
 from noiseplan.mechanisms.series_rows import AllRanges, SeriesRows, Spans, group_bounds
-from noiseplan.optimize.tree_bound import TreeNorm
-from noiseplan.optimize.tree_components import ComponentSearch
+from noiseplan.mechanisms.tree_block import groups_of
+from noiseplan.optimize.tree_sharing import Alike, Goal
 from noiseplan.planning import limits
 from noiseplan.planning.bounds import single_heads
 from noiseplan.planning.free_split import optimise_total
@@ -204,31 +203,6 @@ class TreeProblem(LongProblem):
             labels.append(joined_kinds(apart) if apart else None)
         return Alike.of(self.tree, labels)
 
-    def least_total(self) -> float:
-        """A lower bound on Σ weight · variance of any plan for records that cost one, at any number
-        of cells of the other attributes: ‖W Λ^{1/2}‖_*² by sets of these, every level with the same
-        share of what a record pays."""
-        kinds, search = self.alike, ComponentSearch(self.alike, np.ones(self.tree.depth + 1))
-        best = 0.0
-        for least in self.least():
-            nodes = [
-                copies[:, None] * ((self.weights[:, None] * asked).T @ each)
-                for copies, asked, each in zip(
-                    kinds.copies, self.asked_kinds, self.asked(least), strict=True
-                )
-            ]
-            together = [each.sum(axis=1) for each in nodes]
-            counted = [together[level:] for level in range(len(together))]
-            leaves = search.record_weights(counted, search.best(counted, search.start())[0])
-            norm, total = TreeNorm(kinds, leaves), 0.0
-            for b in range(nodes[0].shape[1]):
-                each = [level[:, b] / n for level, n in zip(nodes, kinds.copies, strict=True)]
-                while each and not each[-1].any():
-                    each.pop()
-                total += norm.root_trace(each) if each else 0.0
-            best = max(best, total**2)
-        return best * (1 - 1e-9)
-
     @cached_property
     def often(self) -> Array:
         return np.array([np.bincount(own, minlength=self.tree.depth + 1) for own in self.levels])
@@ -272,6 +246,62 @@ def _level(tree: Tree, group: IntArray) -> int:
     found = tree.level_of(group)
     assert found is not None  # the tree was made of these groups
     return found[0]
+
+
+# ---------------------------------------------------------------------- goals
+
+
+def sums_of(asked: list[Array], alike: Alike, final: list[list[Array]]) -> Array:
+    """Σ of the row variances of each query."""
+    sums = np.zeros(len(asked[0]))
+    for block, levels in enumerate(final):
+        for level, variance in enumerate(levels):
+            sums += asked[level][:, block] * float(alike.copies[level] @ variance)
+    return sums
+
+
+def of_sums(asked: list[Array], alike: Alike, loss: Callable[[Array], tuple[float, Array]]) -> Goal:
+    """A function of the sums of variances of each query, from `asked` of each level."""
+
+    def goal(final: list[list[Array]]) -> tuple[float, list[list[Array]]]:
+        value, slope = loss(sums_of(asked, alike, final))
+        slopes = [
+            [float(slope @ asked[level][:, block]) * alike.copies[level] for level in range(len(v))]
+            for block, v in enumerate(final)
+        ]
+        return value, slopes
+
+    return goal
+
+
+def of_rows(rows: list[Array], often: list[Array], alike: Alike, power: float) -> Goal:
+    """(Σ (row variance)^p)^(1/p): `rows` of each level over the sets, each at every node."""
+
+    def goal(final: list[list[Array]]) -> tuple[float, list[list[Array]]]:
+        each = []
+        for level, coefficient in enumerate(rows):
+            here = [
+                v[level] if level < len(v) else np.zeros_like(alike.copies[level]) for v in final
+            ]
+            each.append(coefficient @ np.array(here))
+        largest = max(float(e.max(initial=0.0)) for e in each)
+        counted = [
+            np.outer(n, alike.copies[level]) * (e / largest) ** power
+            for level, (e, n) in enumerate(zip(each, often, strict=True))
+        ]
+        total = sum(float(c.sum()) for c in counted)
+        value = largest * total ** (1 / power)
+        # ∂/∂v = n (v/f)^{p−1}
+        slopes: list[list[Array]] = [[] for _ in final]
+        for level, (coefficient, e, n) in enumerate(zip(rows, each, often, strict=True)):
+            weight = np.outer(n, alike.copies[level]) * (e / value) ** (power - 1)
+            of_sets = coefficient.T @ weight
+            for block, v in enumerate(final):
+                if level < len(v):
+                    slopes[block].append(of_sets[block])
+        return value, slopes
+
+    return goal
 
 
 @dataclass(frozen=True, eq=False)

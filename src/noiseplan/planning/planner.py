@@ -29,7 +29,6 @@ from noiseplan.planning.planners import (
     automatic,
     beside_levels,
     laplace_matrix,
-    level_plans,
     long_plans,
     long_refusals,
     named,
@@ -39,6 +38,7 @@ from noiseplan.planning.planners import (
     residual_family,
     series_plans,
     table_plans,
+    tree_plans,
 )
 from noiseplan.planning.problem import Problem, allowed_cost
 from noiseplan.planning.reductions import (
@@ -105,7 +105,7 @@ class Family(ABC):
     def together(self, problem: Problem, planner: Planner | None = None) -> Candidate:
         """What the planner that is asked for, or another, proposes for all queries as one."""
         long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
-        along = (level_plans.along(problem) or series_plans.solve(problem)) if long else None
+        along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
         if along is not None:
             return along
         planner = planner or self._asked_for(problem)

@@ -48,7 +48,7 @@ class Scaling:
     norm: Norm
     strategies: tuple[str, ...]  # those with names
     exchanged: bool  # whether strategies over classes treat attributes alike that look alike
-    not_long: str | None = None  # why long attributes have no plans by levels or series
+    not_long: str | None = None  # why an attribute of many values is not planned by trees or series
 
 
 # By the power of entries that the noise is scaled to.

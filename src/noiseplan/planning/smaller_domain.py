@@ -84,7 +84,7 @@ def few_groups(problem: Problem) -> SmallerDomain | None:
     """The groups of values that queries tell apart, where an attribute is too long for matrices.
 
     Levels of a long attribute without its leaves are such queries; other neighbours and noise are
-    planned by these. Expected counts and the user's own strategies are over the values themselves.
+    planned as trees. Expected counts and the user's own strategies are over the values themselves.
     """
     tree = problem.neighbours == "add-remove" and problem.scaling.not_long is None
     if tree or problem.strategies or isinstance(problem.goal, RelativeError):

@@ -32,7 +32,7 @@ from noiseplan.domain.tree import Tree
 from noiseplan.matrices import Matrix
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.composed import stacked_parts
-from noiseplan.mechanisms.node_rows import groups_of
+from noiseplan.mechanisms.tree_block import groups_of
 from noiseplan.planning import limits
 from noiseplan.planning.candidate import NOT_BETTER, Candidate
 from noiseplan.planning.long_problem import (

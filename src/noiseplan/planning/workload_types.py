@@ -289,7 +289,7 @@ def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Arra
     if int(roles.pair_factor[pair]) not in roles.roles[role].factors:
         return None
     first = first_of(groups[role])
-    if len(first) > GRAM_VALUES:  # planned by levels, or refused
+    if len(first) > GRAM_VALUES:  # planned as a tree, or refused
         return None
     matrix = roles.pair_matrix(pair)
     if isinstance(matrix, DenseMatrix):  # which may be over very many values, and tell few apart

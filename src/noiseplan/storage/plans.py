@@ -13,6 +13,7 @@ import noiseplan.mechanisms.crossed
 import noiseplan.mechanisms.matrix
 import noiseplan.mechanisms.measured_levels
 import noiseplan.mechanisms.measured_series
+import noiseplan.mechanisms.measured_tree
 import noiseplan.mechanisms.product
 import noiseplan.mechanisms.reduced
 import noiseplan.mechanisms.residual

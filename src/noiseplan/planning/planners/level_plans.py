@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Progress
 from noiseplan.mechanisms.measured_levels import LARGEST_SUM, Level, LevelsMechanism
@@ -23,10 +23,10 @@ from noiseplan.noise import Noise
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.level_problem import MOST_PIECES, LevelProblem
 from noiseplan.planning.level_search import Design, Weighting
-from noiseplan.planning.long_problem import TreeProblem, tree_problem
+from noiseplan.planning.long_problem import TreeProblem
 from noiseplan.planning.measured_numbers import Numbers
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVariance
-from noiseplan.planning.planners.long_plans import POWERS, AlongPlan, size_bits, tried
+from noiseplan.planning.planners.long_plans import POWERS, AlongPlan, size_bits
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.progress import progress
@@ -35,24 +35,16 @@ from noiseplan.progress import progress
 MOST_CELLS, MOST_COUNTS = 4096, 1 << 27
 # Queries that are looked at one by one, and numbers of all Gram matrices over the others.
 MOST_QUERIES, MOST_NUMBERS = 1000, 1 << 26
-# Seconds that are waited, and for a long attribute, for which there may be no other plan; a total
-# takes so many for each level, piece and cube of classes, and a search for single variances so many
-# times as long.
-PATIENCE, LONG_PATIENCE, SECONDS, FOR_SINGLE = 20.0, 600.0, 8e-9, 8.0
-# Numbers of the rows at a node, over classes, whose single variances are looked at.
-MOST_ROW_NUMBERS: Final = 1 << 24
+# Seconds that are waited; a total takes so many for each level, piece and cube of classes, and a
+# search for single variances so many times as long.
+PATIENCE, SECONDS, FOR_SINGLE = 20.0, 8e-9, 8.0
+# Rows at a node whose single variances are looked at.
+MOST_ROWS: Final = 4096
 # Parts of children, as whole numbers, of so many bits where sums leave room.
 PART_BITS: Final = 12
-# Of a loss by which no plan is the best.
-NO_LOSS: Final = (
-    "the loss is {:.4g} at variances that can be reached, or changes with none of them, and does "
-    "not say which plan is the best: along a long attribute a loss is positive and grows with the "
-    "variances; add some of their sum, as in loss(v) + 0.001 * v.sum()"
-)
-# Steps of the weights at each power of a norm, and the least of them beside the largest; and where
-# what has so little weight is lost by rounding.
+# Steps of the weights at each power of a norm, and the least of them beside the largest.
 STEPS: Final = 10
-LEAST_WEIGHT, SURE_WEIGHT = 1e-12, 1e-8
+LEAST_WEIGHT: Final = 1e-12
 
 
 def fits(problem: Problem) -> bool:
@@ -63,47 +55,18 @@ def fits(problem: Problem) -> bool:
     return few and prod(sizes) <= MOST_CELLS * max(sizes, default=1)
 
 
-def along(problem: Problem) -> Candidate | None:
-    """The plan, where one long attribute is asked by levels; None where it is not, or by too much
-    (`refusal`)."""
-    whole = tree_problem(problem) if tried(problem) else None
-    found = None if whole is None else solve(whole, LONG_PATIENCE)
-    return found if isinstance(found, Candidate) else None
-
-
-def refusal(problem: Problem) -> str | None:
-    """What is too much for a plan by levels, where these are asked of one long attribute."""
-    whole = tree_problem(problem) if tried(problem) else None
-    return None if whole is None else LevelPlan(whole).too_much(LONG_PATIENCE)
-
-
-def solve(whole: TreeProblem, patience: float | None = None) -> Candidate | str:
+def solve(whole: TreeProblem) -> Candidate | str:
     """The plan, or why there is none."""
-    first = LevelPlan(whole)
-    if (found := first.too_much(patience or PATIENCE)) is not None:
-        return f"not tried, {found}"
-    for least in (LEAST_WEIGHT, SURE_WEIGHT):
-        plan = first if least == LEAST_WEIGHT else LevelPlan(whole, least)
-        try:
-            with one_thread_below(LARGE, plan.width):
-                made = plan.candidate()
-            made.figures.require_answers(made.mechanism)
-        except UnanswerableError:  # what is hardly worth measuring was lost by rounding
-            continue
-        return made
-    return "not tried for weights so far apart"
-
-
-def least_total(problem: Problem) -> float:
-    """The least total variance at a cost of one, where one long attribute is asked by levels; else
-    0."""
-    whole = tree_problem(problem) if tried(problem) else None
-    if whole is None:
-        return 0.0
-    found = solve(whole)
-    if isinstance(found, Candidate):
-        return found.optimality.lower_bound * found.privacy.pcost
-    return whole.least_total()
+    plan = LevelPlan(whole)
+    if plan.untried is not None:
+        return plan.untried
+    try:
+        with one_thread_below(LARGE, plan.width):
+            made = plan.candidate()
+        made.figures.require_answers(made.mechanism)
+    except UnanswerableError:  # what is hardly worth measuring was lost by rounding
+        return "not tried for weights so far apart"
+    return made
 
 
 class LevelPlan(AlongPlan):
@@ -112,37 +75,40 @@ class LevelPlan(AlongPlan):
     taken = "levels with rows of their own"
     whole: TreeProblem
 
-    def __init__(self, whole: TreeProblem, least: float = LEAST_WEIGHT) -> None:
+    def __init__(self, whole: TreeProblem) -> None:
         super().__init__(whole)
-        self.level_problem, self.least = LevelProblem(whole), least
+        self.level_problem = LevelProblem(whole)
 
     @property
     def width(self) -> int:
         return self.level_problem.classes.size
 
-    def too_much(self, patience: float) -> str | None:
-        """What makes a plan by levels too large to be looked for within so many seconds."""
+    @cached_property
+    def untried(self) -> str | None:
+        """Why levels are not given rows of their own."""
         asked, parents = self.level_problem, self.whole.tree.parents
+        levels = {level for own in self.whole.levels for level in own.tolist()}
+        if len(levels) < 2 or len(asked.questions) < 2:
+            return "not tried where all levels ask the same"
         if asked.cells > MOST_CELLS or len(asked.pieces) > MOST_PIECES:
-            return f"{asked.cells:,} cells of the other attributes"
+            return f"not tried, {asked.cells:,} cells of the other attributes"
         numbers = len(asked.questions) * asked.rest_cells**2
         if len(self.whole.levels) > MOST_QUERIES or numbers > MOST_NUMBERS:
-            return f"{len(self.whole.levels):,} queries"
+            return f"not tried, {len(self.whole.levels):,} queries"
         counts = asked.cells * self.problem.workload.schema.shape[self.whole.place]
         if counts > MOST_COUNTS:
-            return f"{counts:,} counts"
+            return f"not tried, {counts:,} counts"
         # Parts of children that are not alike take half of the sum, and each of them at least one.
-        most = max((int(np.bincount(p).max()) for p in parents), default=1)
-        if most > LARGEST_SUM // 2:
-            return f"{most:,} values in one group"
+        if max(int(np.bincount(p).max()) for p in parents) > LARGEST_SUM // 2:
+            return "not tried for so many values in one group"
         single = self._power > 1 or isinstance(self.problem.goal, ConvexLoss)
         parts = len(asked.pieces) * len(self.whole.tree.sizes)
         seconds = SECONDS * parts * asked.classes.size**3 * (FOR_SINGLE if single else 1.0)
-        if seconds > patience:
-            return f"about {seconds:,.0f} seconds"
+        if seconds > PATIENCE:
+            return f"not tried, about {seconds:,.0f} seconds"
         rows = max(query.rows for query in asked.questions)
-        many = self._power > 1 and rows * asked.classes.size > MOST_ROW_NUMBERS
-        return f"{rows:,} rows at a node" if many else None
+        many = self._power > 1 and rows > MOST_ROWS
+        return f"not tried, {rows:,} rows at a node" if many else None
 
     # ------------------------------------------------------------------ weights
 
@@ -201,19 +167,13 @@ class LevelPlan(AlongPlan):
         loss = goal if isinstance(goal, ConvexLoss) else None
         steps = STEPS * len(POWERS) if loss is not None or self._power > 1 else 0
         with progress("Planning the levels", 1 + steps) as advance:
-            best = self.even(self._planned).best()
+            best = self.even(self.whole.weights).best()
             advance(1)
             if loss is not None:
                 best = self._for_loss(loss, best, advance)
             elif steps:
                 best, tilt = self._for_norm(best, advance)
         return best, tilt
-
-    @property
-    def _planned(self) -> Array:
-        """Weights of queries, none next to nothing beside the largest."""
-        weights = self.whole.weights
-        return np.asarray(np.maximum(weights, self.least * weights.max()))
 
     def _for_loss(self, goal: ConvexLoss, best: Design, advance: Progress) -> Design:
         """The slope of the loss is a weight for each query: moved until it settles."""
@@ -223,10 +183,8 @@ class LevelPlan(AlongPlan):
         design = best
         for _ in range(STEPS * len(POWERS)):
             slope = share * goal.slope(share * self.sums(design) / cost)
-            if not value > 0 or not slope.any():
-                raise PlanError(NO_LOSS.format(value))
             weights = np.sqrt(weights * np.maximum(slope, 0.0))
-            weights = np.maximum(weights, self.least * weights.max())
+            weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
             design = self.even(weights).best(design.x, rounds=2)
             reached = goal.value(share * self.sums(design) / cost)
             if reached < value:
@@ -251,7 +209,7 @@ class LevelPlan(AlongPlan):
             # and would seem to have no variance.
             most = max(float(w.max()) * each for w, each in zip(weights, own, strict=True))
             weights = [
-                np.maximum(w / most, self.least / each)
+                np.maximum(w / most, LEAST_WEIGHT / each)
                 for w, each in zip(weights, own, strict=True)
             ]
             design = self.tilted(weights).best(design.x, rounds=2)
@@ -381,8 +339,7 @@ class LevelPlan(AlongPlan):
     @cached_property
     def _own_bound(self) -> float:
         """For the weights that were asked, kinds of leaves together where that is the objective."""
-        found = self.even(self.whole.weights).bound(self.design.x, together=self._power == 1)
-        return max(found, self.whole.least_total())
+        return self.even(self.whole.weights).bound(self.design.x, together=self._power == 1)
 
     def objective_bound(self, cost: float) -> float:
         goal, weights = self.problem.goal, self.whole.weights

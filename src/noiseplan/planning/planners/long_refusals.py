@@ -9,7 +9,6 @@ from noiseplan.errors import TooManyValues, remedy, setting
 from noiseplan.planning import limits
 from noiseplan.planning.long_problem import asked_by_value
 from noiseplan.planning.objectives import RelativeError
-from noiseplan.planning.planners import level_plans
 from noiseplan.planning.planners.long_plans import NAMES, untried
 from noiseplan.planning.problem import Problem
 from noiseplan.queries import Prefix, Ranges
@@ -53,12 +52,6 @@ def _said(problem: Problem, place: int, most: int, reason: str | None) -> str:
             f"not by prefix sums, ranges, levels (Levels) or rows of your own. "
         )
         return only + "To plan it, " + _merge(attribute, most) + ", or choose " + _instead(problem)
-    if (too_much := level_plans.refusal(problem)) is not None:
-        only = f"{has}, and its levels would be planned over {too_much}, more than is tried. "
-        return only + (
-            "Plan fewer attributes or queries at a time, each with a part of the budget; or, of "
-            f"{schema.names[place]!r}, " + _merge(attribute, most)
-        )
     others = _others(problem, place)
     if others:
         return _one_at_a_time(problem, place, others[0])

@@ -179,7 +179,7 @@ def test_both_plans_are_chosen_after_a_look_over_more_than_a_thousand_cells(
         plan_of(nz.Workload.marginals(schema, k=k, factors=sums), 0.5, "add-remove") for k in (2, 3)
     ]
     counts = CountTensor(schema, np.ones(schema.shape, dtype=int))
-    choice = nz.adaptive(plans)
+    choice = nz.adaptive(plans, common_rows=True)
     for number, plan in enumerate(plans):
         measured_plans.clear()
         choice.look(counts).choose(number)

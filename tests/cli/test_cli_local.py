@@ -187,13 +187,6 @@ def test_what_is_missing_or_wrong_is_said(folder: Path, tmp_path: Path) -> None:
     assert "no report was counted (3,000 foreign)" in counted.output
 
 
-def test_old_aggregates_get_their_questions_from_a_plan() -> None:
-    old = Path(__file__).parents[1] / "storage" / "kinds" / "local-auto" / "server.aggregator"
-    refused = run("answer", old, "v")
-    assert refused.exit_code == 1
-    assert "noiseplan local aggregate PLAN" in refused.output
-
-
 def test_nothing_is_written_over_unless_asked_for(folder: Path, tmp_path: Path) -> None:
     there, free = tmp_path / "there", tmp_path / "free"
     there.write_bytes(b"precious")

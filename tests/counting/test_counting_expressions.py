@@ -133,7 +133,7 @@ def test_every_type_of_column(kind: str, data: st.DataObject, attribute: Attribu
     assert codes_in_sql(attribute, column) == codes_in_python(attribute, held)
 
 
-@pytest.mark.parametrize("label", [1e300, 10**400, 2**127, -(2**128), math.inf, -math.inf])
+@pytest.mark.parametrize("label", [1e300, 2**64 - 1, -(2**63), math.inf, -math.inf])
 def test_numbers_that_no_column_holds(label: float) -> None:
     attribute = Categorical([label, 7])
     for kind in (pa.uint8(), pa.int64(), pa.float64(), pa.decimal128(9, 2)):

@@ -75,19 +75,16 @@ def test_the_profile_along_a_long_attribute(
 def test_personal_privacy(noise: str) -> None:
     plan = uneven("refined", noise)
     profile = plan.profile()
-    law = plan.privacy.law
     for cost, rho, mu, epsilon in zip(
         profile.costs, profile.rho, profile.mu, profile.epsilon(1e-6), strict=True
     ):
-        own = nz.Guarantee(float(cost), law)
+        own = plan.privacy.at(float(cost))
         assert own.rho == pytest.approx(rho, rel=1e-12, abs=1e-300)
         assert own.mu <= mu * (1 + 1e-15)
         assert own.epsilon(1e-6) <= epsilon, "rounded up"
         assert epsilon <= plan.privacy.epsilon(1e-6)
     # Records of the loose cell have the curve of half the μ.
-    assert profile.epsilon(1e-6)[1] == pytest.approx(
-        nz.Guarantee(0.25, law).epsilon(1e-6), rel=1e-3
-    )
+    assert profile.epsilon(1e-6)[1] == pytest.approx(plan.privacy.at(0.25).epsilon(1e-6), rel=1e-3)
     np.testing.assert_allclose(profile.spare, plan.privacy.pcost - profile.costs)
 
 

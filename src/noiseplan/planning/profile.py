@@ -53,7 +53,7 @@ LEAST_ROOM = 1e-4
 class Profile:
     """The privacy cost of one record in every cell, in the shape of the schema; rounded up.
 
-    `costs` are 2ρ = μ² each. `promised` is what the plan guarantees to everybody.
+    `costs` are 2ρ each. `promised` is what the plan guarantees to everybody.
     """
 
     costs: Array
@@ -66,8 +66,9 @@ class Profile:
 
     @property
     def mu(self) -> Array:
-        """μ = √cost: of Gaussian DP with continuous noise, of the same zCDP with discrete noise."""
-        return np.nextafter(np.sqrt(self.costs), np.inf)
+        """μ of Gaussian DP for the records of each cell; √cost where zCDP is all that is known."""
+        times = 1.0 if self.promised.mu2 is None else self.promised.mu2 / self.promised.pcost
+        return np.nextafter(np.sqrt(self.costs * times) * (1 + 1e-15), np.inf)
 
     @property
     def spare(self) -> Array:
@@ -78,9 +79,8 @@ class Profile:
         """The least ε at which records of each cell have (ε, δ)-differential privacy."""
         step = ALIKE * self.promised.pcost
         levels, place = np.unique(np.ceil(self.costs / step), return_inverse=True)
-        law, neighbours = self.promised.law, self.promised.neighbours
         costs = np.minimum(levels * step * (1 + 1e-15), self.promised.pcost)
-        each = [Guarantee(float(c), law, neighbours).epsilon(delta) for c in costs]
+        each = [self.promised.at(float(c)).epsilon(delta) for c in costs]
         return np.array(each)[place.reshape(self.costs.shape)]
 
     def kinder_than(self, other: Profile) -> bool:

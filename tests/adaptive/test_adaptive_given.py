@@ -15,6 +15,7 @@ from depth import depth
 from integer_oracles import Measured
 from noiseplan.choosing.continuation import joint_covariance
 from noiseplan.choosing.linear_gaussian import LinearGaussian, common_mechanism
+from noiseplan.counting import CountTensor
 from noiseplan.errors import UnanswerableError
 from noiseplan.ledger import BudgetExceeded
 from oracles import blue_covariance, probe
@@ -49,6 +50,29 @@ def test_a_plan_that_was_released_costs_nothing_more() -> None:
     query = nz.Query(SCHEMA, ["age"])
     assert np.allclose(later.answer(query).estimate, earlier.answer(query).estimate)
     assert "measures nothing" in str(left)
+
+
+@pytest.mark.parametrize("rho", [1.5, 2.9])
+def test_coarse_noise_before_a_plan_on_a_finer_lattice_keeps_its_loss(
+    rho: float, tmp_path: Path
+) -> None:
+    """The noise of the first has σ² = 1/2ρ in squares of its step: of 0.33 μ² is twice 2ρ, and of
+    0.17 none follows. What both tell has no smaller μ² than both were charged."""
+    schema = nz.Schema.from_sizes({"a": 4})
+    asked, counts = nz.Query(schema, ["a"]), CountTensor(schema, np.array([5, 6, 7, 8]))
+    first, second = (
+        nz.plan(asked, budget=budget, planner="identity") for budget in (nz.zCDP(rho), nz.GDP(6.0))
+    )
+    left = second.given(first.release(counts))
+    stated = left.release(counts).plan.privacy.mu2
+    assert left.privacy.mu2 is not None
+    if rho == 2.9:
+        assert (first.privacy.mu2, stated) == (None, None)
+    else:
+        assert first.privacy.mu2 == pytest.approx(6.0, rel=1e-5)
+        assert stated is not None and stated >= first.privacy.mu2 + left.privacy.mu2
+    left.release(counts).save(tmp_path / "both")
+    assert nz.load(tmp_path / "both").plan.privacy.mu2 == stated
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])

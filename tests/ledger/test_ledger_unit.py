@@ -15,7 +15,7 @@ from ledger_helpers import discrete, rows
 from noiseplan.errors import BudgetError
 from noiseplan.ledger import AlreadyFollowed, Balance, BudgetExceeded, Ledger, LedgerError
 from noiseplan.ledger.events import Reserved, act_json, read_act
-from noiseplan.privacy import Guarantee, zCDP
+from noiseplan.privacy import GDP, Guarantee, zCDP
 
 OLD = "visits (one person, at most 3 records)"
 
@@ -240,6 +240,19 @@ class TestFollowing:
         with pytest.raises(BudgetError, match="3 records of one person, and what completes it of"):
             ledger.spend("visits", discrete(0.1), max_rows=1, follows=first)
         ledger.spend("visits", discrete(0.1), max_rows=3, follows=first)
+
+    def test_a_difference_of_mu2_alone_is_charged(self, ledger: Ledger) -> None:
+        """A second measurement with less noise per number, of records that paid less before, leaves
+        2ρ as it was and raises the lattice loss by which all of it is priced."""
+        ledger.open_dataset("visits", GDP(1.0))
+        first = ledger.spend("visits", Guarantee(0.5, "zcdp", mu2=0.5))
+        with pytest.raises(BudgetExceeded):
+            ledger.spend("visits", Guarantee(0.0, "zcdp", mu2=0.6), follows=first)
+        with pytest.raises(BudgetError, match="is all that is known"):
+            ledger.spend("visits", Guarantee(0.0, "zcdp"), follows=first)
+        ledger.spend("visits", Guarantee(0.0, "zcdp", mu2=0.25), follows=first)
+        assert ledger.balance("visits").sums.total == Fraction(3, 4)
+        ledger.spend("visits", Guarantee(0.0, "zcdp"))  # by itself it tells nothing
 
     def test_a_failed_follower_is_one(self, ledger: Ledger) -> None:
         first = ledger.spend("census", discrete(0.1))

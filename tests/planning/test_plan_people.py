@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from noiseplan.counting import CountTensor
 from noiseplan.errors import PlanError
 from oracles import cost_of, probe
 
@@ -76,3 +77,13 @@ def test_replacing_several_records_costs_their_square() -> None:
     assert 9 * one.privacy.pcost == pytest.approx(three.privacy.pcost, rel=1e-9)
     assert three.total_variance == pytest.approx(one.total_variance, rel=1e-9)
     assert "other values in the records of one person, at most 3" in str(three)
+
+
+@pytest.mark.parametrize("budget", [nz.zCDP(0.5), nz.ApproxDP(1.0, 1e-9), nz.GDP(0.5)])
+def test_a_public_total_costs_persons_nothing(budget: nz.zCDP | nz.ApproxDP | nz.GDP) -> None:
+    """Where the number of records is public, no replaced records of a person change the total."""
+    total = nz.Query(WORKLOAD.schema, {})
+    plan = nz.plan(total, budget=budget, max_rows=3, neighbours="replace")
+    counts = CountTensor(WORKLOAD.schema, np.full(WORKLOAD.schema.shape, 7))
+    assert (plan.privacy.pcost, plan.privacy.mu2, plan.total_variance) == (0.0, 0.0, 0.0)
+    assert plan.release(counts).answer(total).estimate.tolist() == [7 * WORKLOAD.schema.size]

@@ -117,6 +117,17 @@ class Continuation:
         return first.compose(second)
 
     @property
+    def _stated(self) -> Guarantee:
+        """The same as the plan states it: no less than its own noise is priced when it is read.
+
+        The noise of the earlier release may be on a coarser lattice than the plan's.
+        """
+        total = self.total
+        own = with_mu2(total, [self.plan.mechanism]).mu2
+        known = None if own is None or total.mu2 is None else max(own, total.mu2)
+        return replace(total, mu2=known)
+
+    @property
     def saved(self) -> float:
         """The share of the plan's privacy cost that need not be spent again."""
         whole = self.plan.privacy.pcost
@@ -152,9 +163,7 @@ class Continuation:
         if self.family.covers(self.plan.mechanism, united):
             done = completed(self.family, self.plan, parts)
             if done.plan is self.plan:
-                # Read back, it is priced by its own noise, of which integers cost no less.
-                total = with_mu2(self.total, [self.plan.mechanism])
-                return replace(done, plan=replace(self.plan, privacy=total))
+                return replace(done, plan=replace(self.plan, privacy=self._stated))
         asked = Union.of([self.earlier.plan, self.plan])
         objective = "none: what several releases tell together"
         origin = Origin.like(self.plan, COMBINED, objective, COMBINED)

@@ -188,7 +188,7 @@ class Balance:
         if cost.neighbours != self.neighbours or cost.pcost == inf:
             return None
         steps = self.steps(max_rows)
-        if cost.pcost == 0:
+        if cost.pcost == 0 and not cost.mu2:
             return self
         rho2 = Fraction(cost.pcost) * steps**2
         amounts = {"zcdp": rho2}

@@ -407,6 +407,8 @@ class Books:
                 f"records of one person, and what completes it of {act.records}: charge all that "
                 f"the release costs by itself"
             )
+        if act.guarantee.mu2 is None and self.balance(act.dataset).rule == "curve":
+            raise refusal(act.guarantee, self.balance(act.dataset), act.records)
         if followed in self._followed:
             raise AlreadyFollowed(
                 f"entry {followed} of dataset {act.dataset!r} was followed already: what is "

@@ -231,8 +231,10 @@ class Guarantee:
     def at(self, amount: float) -> Guarantee:
         """Return this guarantee with another amount; μ² is scaled by the same factor."""
         found = replace(Guarantee.of(self.law, amount, self.neighbours), whose=self.whose)
-        if self.law != "zcdp" or self.mu2 is None or not isfinite(amount) or not self.pcost:
+        if self.law != "zcdp" or self.mu2 is None or not isfinite(amount):
             return found
+        if not self.pcost:  # what a difference of prices may leave: μ² without ρ
+            return replace(found, mu2=self.mu2) if amount == 0 else found
         grown = fraction_up(Fraction(self.mu2) * Fraction(amount) / Fraction(self.pcost))
         return replace(found, mu2=max(grown, amount))
 

@@ -45,6 +45,8 @@ KINDS: Final = (
 
 # ---------------------------------------------------------------------- the oracle
 
+GAUSSIAN = "discrete Gaussian"
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -198,7 +200,7 @@ class Case:
             return nz.plan(workload, targets=targets, noise="discrete", **options)
         objective = {1: nz.WorstVariance(), 2: nz.PNormVariance(4.0)}.get(how)
         budget = draw.choice([nz.zCDP(draw.choice([0.01, 0.5, 3.0])), nz.ApproxDP(1.0, 1e-9)])
-        return nz.plan(workload, budget=budget, objective=objective, noise="discrete", **options)
+        return nz.plan(workload, budget=budget, objective=objective, noise=GAUSSIAN, **options)
 
     def data(self) -> CountTensor:
         counts = [self.draw.randrange(20) for _ in range(self.schema.size)]

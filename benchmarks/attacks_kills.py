@@ -113,7 +113,8 @@ def _work(folder: Path, number: int) -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
-    main(["release", "study.toml", "people.csv", "-o", f"out{number}"], standalone_mode=False)
+    again = ["release", "study.toml", "people.csv", "--again", "-o", f"out{number}"]
+    main(again, standalone_mode=False)
 
 
 def _look(folder: Path, number: int, found: Kills) -> None:

@@ -76,7 +76,6 @@ def clustered_ranges(
 
 
 def spatial_ranges(
-    cls,
     schema: Schema,
     shapes: Sequence[Sequence[int]],
     count: int,

@@ -156,7 +156,8 @@ def test_the_page_for_reviewers_names_tests_that_exist() -> None:
     named = set(re.findall(r"`(tests/[^`]+)`", page))
     assert len(named) > 25
     for name in named:
-        assert "def test_" in (ROOT / name).read_text(encoding="utf-8"), name
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert "def test_" in text or "TestCase" in text, name
     promised = [line for line in page.splitlines() if line.startswith("| ") and "guarded" in line]
     assert promised
     rows = page.split("## Every door")[1].split("## What is not promised")[0].splitlines()

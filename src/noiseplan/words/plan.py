@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +73,7 @@ NEAR, SOME_USE, NO_USE = 0.05, 1.0, 99.0
 TOO_FAR = "too far below to tell how near the best this is"
 # A second line of a fact, below the first.
 BELOW = " " * 14
+WIDTH = 100
 
 
 def fairness_rows(plan: Plan) -> list[TableKind]:
@@ -344,8 +346,10 @@ def _conditions_as_tables(plan: Plan) -> str:
 
 
 def _considered(planners: Considered) -> str:
-    """The same as lines: the other noise has its own."""
-    return considered_words(planners).replace("; discrete ", f";\n{BELOW}discrete ")
+    """The same in lines that fit a terminal: the other noise begins one."""
+    each = considered_words(planners).replace("; discrete ", ";\ndiscrete ").split("\n")
+    room = WIDTH - len(BELOW)
+    return f"\n{BELOW}".join(line for one in each for line in wrap(one, room))
 
 
 def considered_words(planners: Considered) -> str:

@@ -132,9 +132,7 @@ def test_valid_tables_of_a_saved_release(folder: str, how: dict[str, Any], tmp_p
     tables = ["sex", ("age", "sex")] if how else None
     made = release.valid(**how)
     if how:
-        since = ("  sums ", "  solved ", "  warning ")
-        said = [line for line in str(made).splitlines() if not line.startswith(since)]
-        assert "\n".join(said) == expected("valid")["facts"]["told"]["valid"]
+        assert str(made) == expected("valid")["facts"]["told"]["valid"]
     made.save(tmp_path / "again", tables=tables)
     for path in sorted(saved.glob("*.csv")):
         found, before = rows(tmp_path / "again" / path.name), rows(path)
@@ -142,18 +140,6 @@ def test_valid_tables_of_a_saved_release(folder: str, how: dict[str, Any], tmp_p
             found, before = rounded_alike(found, before)
         assert not differences(found, before, 1e-9)
     now = changes(tmp_path / "again")
-    assert now.pop("filled") == told.pop("filled", [])  # said since tables may be filled in
-    # Said since sums count for themselves.
-    assert now.pop("largest_sum") <= now["largest_move"]
-    assert now.pop("largest_sum_at")
-    # Said since it may be given up.
-    assert now.pop("solved") and now.pop("missed") < 1e-6 * now["total"]
-    assert now.pop("solved_in_words").startswith("to the end")
-    assert now.pop("warning") == release.provenance.warning != ""  # said since they are no better
-    kept = made.names if tables is None else [("sex",), ("age", "sex")]
-    plain = {" × ".join(names) or "total" for names in kept}
-    left = [query.name for query in release.plan.workload if query.name not in plain]
-    assert sorted(now.pop("left_out")) == sorted(left)  # said since pages show valid tables
     assert not differences(now, told, 1e-9, least=1.0)  # a part of a count is rounding
     with pytest.raises(StorageError, match="these are valid tables, which are files to publish"):
         nz.load(saved)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ dataset = "town"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """That study with a ledger, and data that may be released."""
-    folder = tmp_path_factory.mktemp("town")
+    with charged(tmp_path_factory.mktemp("town")) as running:
+        yield running
+
+
+@contextmanager
+def charged(folder: Path) -> Iterator[Served]:
     (folder / "town.toml").write_text(STUDY, encoding="utf-8")
     nz.Ledger(folder / "town.ledger", create=True).open_dataset("town", nz.zCDP(9.0))
     with studio(folder, "town.toml", None, "--data", last_year(folder).name) as running:
@@ -234,17 +240,20 @@ def released_into(visit: Visit, folder: str) -> None:
     visit.dialog().get_by_role("button", name="Release", exact=True).click()
 
 
-def test_a_lost_connection_says_nothing_of_the_release(visit: Visit, served: Served) -> None:
+def test_a_lost_connection_says_nothing_of_the_release(browser: Any, tmp_path: Path) -> None:
+    """On a ledger of its own: a plan is released once."""
     lost: list[str] = []
 
     def lose(route: Any) -> None:
         lost.append(route.request.url)
         route.abort() if len(lost) <= 2 else route.continue_()
 
-    visit.page.route("**/api/jobs/*", lose)
-    released_into(visit, "lost-and-found")
-    visit.dialog().get_by_text("Released.", exact=True).wait_for()
-    assert len(lost) > 2 and (served.folder / "lost-and-found").is_dir()
+    with charged(tmp_path) as served, visiting(browser, served) as visit:
+        visit.planned()
+        visit.page.route("**/api/jobs/*", lose)
+        released_into(visit, "lost-and-found")
+        visit.dialog().get_by_text("Released.", exact=True).wait_for()
+        assert len(lost) > 2 and (served.folder / "lost-and-found").is_dir()
 
 
 def test_a_release_that_is_forgotten_is_not_called_undone(visit: Visit, served: Served) -> None:

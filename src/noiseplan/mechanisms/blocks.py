@@ -160,7 +160,7 @@ class Blocks:
     blocks: tuple[Block, ...]
     bases: tuple[Basis, ...]
     basis_of: IntArray
-    exact: int = 0  # whether the noise is discrete, also where nothing is measured
+    exact: int = False  # whether the noise is discrete, also where nothing is measured
     noise: Noise = field(init=False, repr=False)  # of all subsets, one after the other
     has_own: bool = field(init=False, repr=False)  # whether some block has rows of its own
 
@@ -248,7 +248,7 @@ def group_blocks(
     sigma2: list[Array],
     bases: tuple[Basis, ...],
     basis_of: IntArray,
-    exact: int = 0,
+    exact: int = False,
 ) -> Blocks:
     """Group subsets (arrays of equal width, with their σ²) by the bases of their attributes.
 

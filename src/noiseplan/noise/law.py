@@ -148,7 +148,7 @@ class Noise:
 
     law: Law
     size: Array
-    exact: int = 0
+    exact: int = False
     # What plans call it, and what such noise can do.
     name: str = field(init=False, repr=False)
     kind: Kind = field(init=False, repr=False)
@@ -157,7 +157,7 @@ class Noise:
     # What is measured with it: integers, or numbers.
     dtype: type[np.int64] | type[np.float64] = field(init=False, repr=False)
 
-    def __init__(self, law: Law, size: ArrayLike, exact: int = 0) -> None:
+    def __init__(self, law: Law, size: ArrayLike, exact: int = False) -> None:
         if law not in LAWS:
             raise NoiseError(f"noise is 'gaussian' or 'laplace', found {law!r}")
         object.__setattr__(self, "law", law)

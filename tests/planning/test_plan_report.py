@@ -128,7 +128,8 @@ def test_which_planners_were_considered(
     workload: nz.Workload, how: dict[str, Any], said: str
 ) -> None:
     plan = nz.plan(workload, **{"budget": ONE, **how})
-    assert [line for line in str(plan).splitlines() if said in line] == [f"  considered  {said}"]
+    printed = " ".join(str(plan).split())  # long facts are broken between planners
+    assert f" considered {said} measures " in printed
     assert plan.considered[0][1] in ("taken", "asked for")
 
 

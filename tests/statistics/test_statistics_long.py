@@ -128,7 +128,7 @@ def test_sums_from_the_other_end_where_the_covariance_is_too_large(
 @pytest.mark.few(1)
 @pytest.mark.parametrize("asked", [{"t": nz.Prefix(), "g": nz.Identity()}, ["t", "g"]])
 def test_medians_of_long_attributes_have_their_level(asked: Any) -> None:
-    """The true median lies inside a bin: its test is exact, so the level is met from both sides."""
+    """Intervals of bins hold the noise and the edges, so they hold at least their level."""
     size, groups, releases = 8_000, 10, depth(60, 20)
     schema = nz.Schema(
         {"t": nz.Binned(range(size + 1)), "g": nz.Categorical([str(i) for i in range(groups)])}
@@ -142,7 +142,7 @@ def test_medians_of_long_attributes_have_their_level(asked: Any) -> None:
         found = plan.release(counts, seed=seed).median("t", by="g")
         held += np.count_nonzero((found.lower <= truth) & (truth <= found.upper))
     tries = groups * releases
-    assert held / tries == pytest.approx(0.95, abs=4 * np.sqrt(0.05 * 0.95 / tries))
+    assert held / tries >= 0.95 - 4 * np.sqrt(0.05 * 0.95 / tries)
 
 
 def test_a_year_by_minute() -> None:

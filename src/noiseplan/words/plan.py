@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -347,9 +346,14 @@ def _conditions_as_tables(plan: Plan) -> str:
 
 def _considered(planners: Considered) -> str:
     """The same in lines that fit a terminal: the other noise begins one."""
-    each = considered_words(planners).replace("; discrete ", ";\ndiscrete ").split("\n")
-    room = WIDTH - len(BELOW)
-    return f"\n{BELOW}".join(line for one in each for line in wrap(one, room))
+    lines = [""]
+    for one in considered_words(planners).split("; "):
+        longer = f"{lines[-1]}; {one}" if lines[-1] else one
+        if len(longer) < WIDTH - len(BELOW) and not one.startswith("discrete "):
+            lines[-1] = longer
+        else:
+            lines.append(one)
+    return f";\n{BELOW}".join(filter(None, lines))
 
 
 def considered_words(planners: Considered) -> str:

@@ -350,11 +350,14 @@ def _one_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
 def _each_alone(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The best plans of single queries side by side, where not all could be looked at together."""
     alone = _family(problem).has_optimum or len(problem.workload) == 1
-    if alone or all_searched(problem):
+    # What a public total tells of each table is not looked at together.
+    replaced = problem.neighbours == "replace" and len(problem.workload) <= FEW_QUERIES
+    if alone or (all_searched(problem) and not replaced):
         return None
     loss = isinstance(problem.goal, ConvexLoss)
     hopeless = np.inf if loss else _at_cost_one(problem, reached(problem, best))
-    return each_alone.solve(problem, lambda query: solve(query, OF_ONE_QUERY), hopeless)
+    challengers = None if replaced else OF_ONE_QUERY
+    return each_alone.solve(problem, lambda query: solve(query, challengers), hopeless)
 
 
 def _few_alone(problem: Problem, best: Candidate) -> Candidate | str | None:
